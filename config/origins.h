@@ -16,7 +16,7 @@
  * blanks. */
 bool origins_are_valid(const char *text);
 
-/* Does a valid list contain the origin that a browser sent? */
+/* True: a valid list contains the origin that a browser sent. */
 bool origins_have(const char *text, const char *origin);
 
 #endif

@@ -28,7 +28,7 @@
 #define KERN_MAX_TAP 8     /* most taps of a short convolution */
 #define KERN_MAX_STATE 256 /* most key dimensions of a delta rule's head */
 
-/* Floats of a state of n_row rows and n_column columns, with padding. */
+/* Return the number of floats of a state of n_row rows and n_column columns, with padding. */
 size_t kern_state_floats(size_t n_row, size_t n_column);
 
 /* A short causal convolution of each channel.

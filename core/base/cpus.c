@@ -93,7 +93,7 @@ static bool is_sibling(const char *root, const struct mask *m, uint32_t cpu)
            list_meets(list, m, cpu);
 }
 
-/* The lowest CPU that shares the CPU's cache of the highest level. */
+/* Return the lowest CPU that shares the CPU's cache of the highest level. */
 static uint16_t cache_of(const char *root, uint32_t cpu)
 {
     char file[64], text[4096];
@@ -277,7 +277,7 @@ uint32_t cpus_n_nodes(const struct cpus *c)
     return c->nodes != 0 ? (uint32_t)__builtin_popcountll(c->nodes) : 1;
 }
 
-/* The number of caches: CPUs of one cache are neighbours among the cores. */
+/* Return the number of caches: CPUs of one cache are neighbours among the cores. */
 uint32_t cpus_n_caches(const struct cpus *c)
 {
     uint32_t n = 1;

@@ -16,7 +16,7 @@
  * the descriptor, or -1 with errno. */
 int file_append_open(const char *path, mode_t mode);
 
-/* Return the sentence for an errno of file_append_open(). */
+/* Return the sentence for the errno of an open() with O_NOFOLLOW. */
 const char *file_append_error(int errnum);
 
 #endif

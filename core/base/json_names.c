@@ -20,7 +20,7 @@ struct names {
     size_t mask;
 };
 
-/* The slot of the name, or the empty slot where it would be put. */
+/* Return the slot of the name, or the empty slot where it would be put. */
 static cJSON **name_slot(const struct names *t, const char *name)
 {
     static const char address; /* its address differs from process to process: the seed */

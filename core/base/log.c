@@ -83,7 +83,7 @@ static bool is_number(const char *s, size_t n)
     return dots <= 1;
 }
 
-/* Length of one value: up to the next blank, or the closing quote of a quoted one. */
+/* Return the length of one value: up to the next blank, or the closing quote of a quoted one. */
 static size_t value_len(const char *s)
 {
     size_t n = 0;
@@ -96,8 +96,8 @@ static size_t value_len(const char *s)
     return s[n] == '"' ? n + 1 : n;
 }
 
-/* Bytes at s that belong together: an escape, a UTF-8 character, a single byte; 0: invalid or
- * cut. */
+/* Return how many bytes at s belong together: an escape, a UTF-8 character, a single byte; 0:
+ * invalid or cut. */
 static size_t unit_len(const char *s, size_t n)
 {
     size_t want = 1;

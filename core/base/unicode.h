@@ -26,7 +26,7 @@ size_t unicode_offset(const char *s, size_t n, size_t k);
 /* Append a character; cp is at most U+10FFFF and not a surrogate. */
 int unicode_put(struct buf *out, uint32_t cp);
 
-/* str.isspace() and friends, of one character. */
+/* Python's str.isspace() and the like, for one character. */
 bool unicode_is_space(uint32_t cp);
 bool unicode_is_line_end(uint32_t cp); /* where str.splitlines() splits */
 bool unicode_is_printable(uint32_t cp);

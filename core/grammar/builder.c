@@ -267,7 +267,7 @@ static struct grammar_piece copy_piece(struct grammar_builder *b, const struct g
     return builder_piece(b, from, p->start + shift, p->end + shift);
 }
 
-/* p* and p+: a SPLIT leads to another pass or out of the loop. */
+/* Makes p* or p+: a SPLIT leads to another pass or out of the loop. */
 static struct grammar_piece loop(struct grammar_builder *b, struct grammar_piece p, bool once)
 {
     const uint32_t head = builder_node(b, GRAMMAR_SPLIT, 0, p.start, b->n_nodes + 1);

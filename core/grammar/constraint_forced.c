@@ -11,7 +11,7 @@
 
 #define MAX_WORK 20000 /* steps of the walk after which it stops */
 
-/* The only byte of a set, or -1: there are none or several. */
+/* Returns the only byte of a set, or -1: there are none or several. */
 static int only_byte(const struct byte_set *set)
 {
     int n = 0, byte = -1;

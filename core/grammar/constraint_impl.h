@@ -86,8 +86,8 @@ struct constraint_scratch {
     struct walk *walk;
 };
 
-/* constraint_create() with a threshold: places whose walk takes fewer than `worth_it` steps are not
- * precomputed. */
+/* Like constraint_create(), with a threshold: places whose walk takes fewer than `worth_it` steps
+ * are not precomputed. */
 int constraint_make(struct constraint **out, struct grammar *g, const struct token_trie *trie,
                     uint32_t worth_it, struct budget *budget, char *err, size_t err_len);
 

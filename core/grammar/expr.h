@@ -34,7 +34,7 @@ enum expr_constant {
     EXPR_ALL,      /* any text */
 };
 
-/* All texts consist of characters of `alphabet`. */
+/* Creates a set of expressions whose texts consist of characters of `alphabet`. */
 int expr_create(struct expr_set **out, struct grammar_builder *b,
                 const struct char_class *alphabet);
 void expr_destroy(struct expr_set **e);

@@ -119,8 +119,8 @@ struct grammar_piece schema_rules(struct schema *s, const cJSON *schema);
 
 /* ---- the others ---- */
 
-/* A node for `schema`, which is member `keyword` of `at`, or member `name` of that one unless
- * `name` is NULL. */
+/* Returns a node for `schema`, which is member `keyword` of `at`, or member `name` of that one
+ * unless `name` is NULL. */
 struct schema_node schema_in(const struct schema_node *at, const cJSON *schema, const char *keyword,
                              const char *name);
 /* Keeps a new value, which schema_end() deletes; `made` may be NULL: out of memory. NULL with an

@@ -227,7 +227,7 @@ static uint32_t less_one(uint32_t n)
     return n == GRAMMAR_NO_LIMIT ? n : n - 1;
 }
 
-/* All members are additional; min is at most 1. */
+/* Writes an object whose members are all additional; min is at most 1. */
 static struct grammar_piece additional_alone(struct schema *s, const struct object *o)
 {
     struct grammar_piece p;

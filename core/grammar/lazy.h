@@ -34,9 +34,9 @@ struct grammar_trigger {
     size_t n;
 };
 
-/* The texts that complete none of the n >= 1 triggers. The piece's rules become the free rules of
- * the grammar (struct grammar_rule). ERR_INVAL if a trigger matches the empty text: then no text is
- * without one. */
+/* Returns the texts that complete none of the n >= 1 triggers. The piece's rules become the free
+ * rules of the grammar (struct grammar_rule). ERR_INVAL if a trigger matches the empty text: then
+ * no text is without one. */
 struct grammar_piece grammar_untriggered(struct grammar_builder *b,
                                          const struct grammar_trigger *triggers, size_t n);
 

@@ -36,12 +36,12 @@ enum regex_flags {
     REGEX_JSON = 1u << 1,   /* characters are spelled as inside a JSON string, U+0000 is refused */
 };
 
-/* The expression as a piece; errors are the builder's. */
+/* Returns the expression as a piece; errors are the builder's. */
 struct grammar_piece grammar_regex(struct grammar_builder *b, const char *text, size_t n,
                                    unsigned flags);
 
-/* The expression as a set of texts, to be combined with others; `e` must have been made with
- * regex_alphabet() or a part of it. */
+/* Returns the expression as a set of texts, to be combined with others; `e` must have been made
+ * with regex_alphabet() or a part of it. */
 uint32_t grammar_regex_expr(struct expr_set *e, struct grammar_builder *b, const char *text,
                             size_t n, unsigned flags);
 /* Makes an expression set whose alphabet is all characters that may stand in a text. */

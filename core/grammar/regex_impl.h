@@ -63,7 +63,7 @@ void regex_class_of(const struct regex *re, const struct regex_node *n, struct c
 
 /* ---- regex_expr.c ---- */
 
-/* The texts that match as a whole or, with REGEX_SEARCH, that contain a match. */
+/* Returns the texts that match as a whole or, with REGEX_SEARCH, that contain a match. */
 uint32_t regex_expr(struct regex *re, struct expr_set *e);
 
 /* ---- regex_class.c ---- */

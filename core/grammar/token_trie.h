@@ -62,12 +62,12 @@ int token_trie_create(struct token_trie **out, struct trie_text *texts, size_t n
 int token_trie_of(struct token_trie **out, const struct tokenizer *t);
 void token_trie_destroy(struct token_trie **t);
 
-/* The name of a control token as a grammar spells it, of *n bytes; NULL: it has none. */
+/* Returns the name of a control token as a grammar spells it, of *n bytes; NULL: it has none. */
 const char *token_trie_name(const struct token_trie *t, int32_t id, uint32_t *n);
-/* The child of a node (UINT32_MAX: the root) with that byte, or n_nodes. */
+/* Returns the child of a node (UINT32_MAX: the root) with that byte, or n_nodes. */
 uint32_t token_trie_child(const struct token_trie *t, uint32_t node, uint8_t byte);
-/* Length of the longest name of a control token that the text begins with; 0: there is none. Names
- * of end-of-generation tokens do not count, because a grammar ends before them. */
+/* Returns the length of the longest name of a control token that the text begins with; 0: there is
+ * none. Names of end-of-generation tokens do not count, because a grammar ends before them. */
 size_t token_trie_mark_at(const struct token_trie *t, const char *text);
 
 #endif

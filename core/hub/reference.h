@@ -32,8 +32,8 @@ bool hub_reference_is(const char *text);
 
 int hub_reference_parse(struct hub_reference *r, const char *text, char *err, size_t err_len);
 
-/* The NAME of a text that hub_reference_is() accepts: its length and its start. 0 where the text
- * names no repository. */
+/* Return the NAME of a text that hub_reference_is() accepts: its length and its start. 0 where the
+ * text names no repository. */
 size_t hub_reference_name(const char *text, const char **name);
 
 /* True: a path of a repository may become one below a local folder: not empty, at most HUB_MAX_PATH

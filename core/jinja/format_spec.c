@@ -158,7 +158,7 @@ static void put_signed(struct render *r, const struct spec *spec, bool negative,
 
 static void put_float(struct render *r, const struct spec *spec, double f, struct buf *out);
 
-/* The base of an integer type; 0: another type. */
+/* Return the base of an integer type; 0: another type. */
 static unsigned base_of(char type)
 {
     switch (type) {

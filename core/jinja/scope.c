@@ -46,7 +46,7 @@ static bool out_of_memory(struct parser *p)
     return p->lex.rc < 0;
 }
 
-/* The symbol in this scope, made if there is none; NULL without memory. */
+/* Return the symbol in this scope, made if there is none; NULL without memory. */
 static struct symbol *symbol_at(struct symbols *s, struct value name)
 {
     const struct value *slot = value_dict_find(s->names, name);

@@ -214,7 +214,7 @@ static char *marks_of(struct value_pool *pool, const char *p)
     return chunk->own + (p - chunk->data);
 }
 
-/* marks_of() for text of which something was marked before; else NULL. */
+/* Return the marks of s if it is VALUE_PARTLY and its chunk has marks; else NULL. */
 static const char *known_marks(const struct value_pool *pool, struct value s)
 {
     const struct value_chunk *chunk =

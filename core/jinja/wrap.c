@@ -68,7 +68,7 @@ static bool breaks_behind(const struct line *l, int64_t i)
     return is_dash(l, i) && before && is_letter(l, i + 1) && is_letter(l, next);
 }
 
-/* The end of the piece that begins at i: blanks, dashes, or (part of) a word. */
+/* Return the end of the piece that begins at i: blanks, dashes, or (part of) a word. */
 static int64_t piece_end(const struct line *l, int64_t i, bool hyphens)
 {
     int64_t j = i;

@@ -321,8 +321,8 @@ int model_load(struct model **out, const struct gguf *g, const struct model_opti
                char *err, size_t err_len);
 void model_destroy(struct model **m);
 
-/* The share of the panels' pages that are on the nodes that `numa`, the same as at loading, plans:
- * see numa_placed_share(). */
+/* Return the share of the panels' pages that are on the nodes that `numa`, the same as at loading,
+ * plans: see numa_placed_share(). */
 double model_placed_share(const struct model *m, const struct numa *numa);
 
 #endif

@@ -246,7 +246,7 @@ static bool is_quantising(const struct matrix_job *job)
     return pack_job_type(job) != job->src->type;
 }
 
-/* Bytes of a packed row. */
+/* Return the bytes of a packed row. */
 static size_t packed_bytes(const struct matrix_job *job)
 {
     return (size_t)block_row_bytes(block_format(pack_job_type(job)), job->src->dims[0]);

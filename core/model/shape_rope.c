@@ -244,9 +244,9 @@ int load_rope(struct load *l)
 
 /* ---- ALiBi ---- */
 
-/* The slopes of the ALiBi paper (Press et al. 2022): with n heads, n a power of two, a row from
- * 2^(-max/n) down to 2^-max; with another n those of the next lower power, and every other slope of
- * twice as many. */
+/* Compute the slopes of the ALiBi paper (Press et al. 2022): with n heads, n a power of two, a row
+ * from 2^(-max/n) down to 2^-max; with another n those of the next lower power, and every other
+ * slope of twice as many. */
 int load_alibi(struct load *l)
 {
     struct model *m = l->m;

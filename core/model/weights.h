@@ -29,7 +29,7 @@ int tensor_fail_extent(struct load *l, const char *name, const struct gguf_tenso
  * optional and absent. */
 int weights_add_matrix(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
                        struct matrix *dst);
-/* The same for n_each matrices in one tensor, [n_each][n_out][n_in]. */
+/* Like weights_add_matrix(), for n_each matrices in one tensor, [n_each][n_out][n_in]. */
 int weights_add_matrices(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
                          uint32_t n_each, struct matrix *dst);
 int weights_add_vector(struct load *l, const char *name, int need, uint32_t n, const float **dst);
@@ -42,7 +42,7 @@ int weights_add_vector_job(struct load *l, struct vector_job job);
 int weights_add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in, uint32_t n_out,
                            uint32_t n_each);
 
-/* The tensor blk.LAYER.SUFFIX, or NULL. */
+/* Return the tensor blk.LAYER.SUFFIX, or NULL. */
 const struct gguf_tensor *weights_in_layer(const struct load *l, uint32_t layer,
                                            const char *suffix);
 /* Find the tensor blk.LAYER.SUFFIX, check its extent and mark it as used; *t is NULL if it is

@@ -46,7 +46,7 @@ void cascade_release(struct cascade *c)
     *c = (struct cascade){0};
 }
 
-/* Number of whole segments before the span's first row. */
+/* Return the number of whole segments before the span's first row. */
 static uint32_t segments_before(const struct batch_span *s)
 {
     return s->pos0 / KERN_SEGMENT;

@@ -76,7 +76,8 @@ struct residual attention_residual(const struct runner *r, const struct model_la
                              l->attn_input_norm, NULL};
 }
 
-/* The branch of a feed-forward net or of experts; the experts' biases are added already. */
+/* Return the residual of a feed-forward net or of experts; the experts' biases are added
+ * already. */
 struct residual ffn_residual(const struct runner *r, const struct model_layer *l)
 {
     return (struct residual){r->ffn_out, matrix_exists(&l->router) ? NULL : l->ffn.down_bias,

@@ -65,7 +65,8 @@ struct input {
     size_t q_stride; /* bytes */
 };
 
-/* Number of items that a thread takes at its n-th call (from 0) in a region of n_items. */
+/* Return the number of items that a thread takes at its n-th call (from 0) in a region of
+ * n_items. */
 uint32_t grain_for(const struct runner *r, uint32_t n_items, uint32_t n);
 
 /* Compute panels from .. to - 1 of the product's matrix number `each` (an expert, a head), for
@@ -238,7 +239,7 @@ float *mix_row(const struct runner *r, uint32_t row);
  * activate them. */
 void convolve(const struct runner *r, const struct model_layer *l, const struct batch_span *span,
               uint32_t from, uint32_t to, bool silu);
-/* Number of panels of a value head in one work item. */
+/* Return the number of panels of a value head in one work item. */
 uint32_t panels_of_item(const struct runner *r);
 /* Compute a layer of this kind for r->norm into `out`; recurrent() calls them. */
 void delta_net(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l,

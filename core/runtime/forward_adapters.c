@@ -41,7 +41,8 @@ static const struct adapter_layer *layer_of(const struct runner *r, const struct
     return &a->adapter->layers[l - r->model->layers];
 }
 
-/* Number of items of a shrink: tiles of rows; 0 if the adapter has no A for this input. */
+/* Return the number of items of a shrink: tiles of rows; 0 if the adapter has no A for this
+ * input. */
 static uint32_t n_items(const struct runner *r, const struct adapter_rows *a,
                         const struct model_layer *l, enum adapter_input in)
 {
@@ -136,8 +137,9 @@ static size_t matrix_bytes(const struct matrix *m)
     return matrix_exists(m) ? m->n_panels * m->panel_bytes : 0;
 }
 
-/* The share of the next As to prefetch. Threads take panels and adapters in the same order, so the
- * thread of the first panels prefetches for the first adapters, and the bytes are in its own cache.
+/* List the share of the next As to prefetch; returns the number of ranges. Threads take panels and
+ * adapters in the same order, so the thread of the first panels prefetches for the first adapters,
+ * and the bytes are in its own cache.
  */
 static size_t downs_ahead(const struct runner *r, const struct product *p, uint32_t from,
                           uint32_t to, struct kern_range *ranges, size_t n)

@@ -43,7 +43,7 @@ struct queries {
     size_t stride;
 };
 
-/* The first token of the chunk that a position is in. Chunks are whole softmax segments, so
+/* Return the first token of the chunk that a position is in. Chunks are whole softmax segments, so
  * attention may count positions from there instead of from 0. */
 static uint32_t chunk_at(const struct runner *r, const struct model_layer *l, uint32_t pos)
 {
@@ -59,8 +59,8 @@ static float *part_of(const struct attn_item *item, uint32_t kv_head, uint32_t g
     return item->part != NULL ? item->part + row * group * item->part_stride : NULL;
 }
 
-/* The number of tokens that every row of the item sees: an encoder's span, or shared segments. 0:
- * each row sees the tokens up to its own. */
+/* Return the number of tokens that every row of the item sees: an encoder's span, or shared
+ * segments. 0: each row sees the tokens up to its own. */
 static uint32_t seen_by_all(const struct runner *r, const struct model_layer *l,
                             const struct attn_item *item)
 {

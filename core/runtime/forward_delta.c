@@ -24,7 +24,7 @@ static size_t low_floats(const struct recurrent_shape *s)
     return (s->value_dim + KERN_LANES - 1) / KERN_LANES * KERN_LANES;
 }
 
-/* The low-rank rows that KDA's product of alpha or z takes as input. */
+/* Return the low-rank rows that KDA's product of alpha or z takes as input. */
 static struct input low_input(const struct runner *r, uint32_t i)
 {
     const struct recurrent_shape *s = shape_of(r);
@@ -124,8 +124,8 @@ static void make_beta(const struct runner *r, const struct batch_span *span)
     }
 }
 
-/* Number of pieces of a span: one for each head of queries, keys and values, and one for the values
- * that a head has one of (alpha, beta). */
+/* Return the number of pieces of a span: one for each head of queries, keys and values, and one for
+ * the values that a head has one of (alpha, beta). */
 static uint32_t n_pieces(const struct recurrent_shape *s)
 {
     return 2 * s->n_key_head + s->n_value_head + 1;
@@ -237,7 +237,7 @@ static void finish_heads(struct runner *r, struct thread_pool_worker *w,
     end_region(r, w, RUNNER_RECURRENT);
 }
 
-/* Number of panels in an item: a whole head, or fewer if there are too few heads for the
+/* Return the number of panels in an item: a whole head, or fewer if there are too few heads for the
  * threads. */
 uint32_t panels_of_item(const struct runner *r)
 {

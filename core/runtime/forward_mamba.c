@@ -19,13 +19,13 @@ static const struct recurrent_shape *shape_of(const struct runner *r)
     return &r->model->shape.recurrent;
 }
 
-/* Number of items that n channels of a span are cut into. */
+/* Return the number of items that n channels of a span are cut into. */
 static uint32_t n_pieces(uint32_t n)
 {
     return (n + ITEM_CHANNELS - 1) / ITEM_CHANNELS;
 }
 
-/* The end of a piece's channels. */
+/* Return the end of a piece's channels. */
 static uint32_t piece_end(uint32_t piece, uint32_t n)
 {
     const uint32_t end = (piece + 1) * ITEM_CHANNELS;

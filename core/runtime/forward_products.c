@@ -67,7 +67,7 @@ void run_product(struct runner *r, const struct product *p, uint32_t each, const
         run_part(r, p, each, in, n_rows, from, to);
 }
 
-/* Number of items of a matrix that lie before part `part`. */
+/* Return the number of items of a matrix that lie before part `part`. */
 static uint32_t cut_of(const struct pieces *s, uint32_t part)
 {
     const uint32_t n_pairs = (s->each * s->unit + 1) / 2;

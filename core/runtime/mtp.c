@@ -100,9 +100,9 @@ static double bytes_of(const struct matrix *m)
     return (double)m->n_panels * (double)m->panel_bytes;
 }
 
-/* The share of a step's bytes that a guess reads: the output matrix, and one layer's share of all
- * weights except embedding and output. Both read few experts, so that the ratio holds for mixtures
- * too. */
+/* Return the share of a step's bytes that a guess reads: the output matrix, and one layer's share
+ * of all weights except embedding and output. Both read few experts, so that the ratio holds for
+ * mixtures too. */
 double runner_guess_weight(const struct model *m)
 {
     const double ends = bytes_of(&m->embed) +

@@ -54,9 +54,9 @@ struct runner_options {
 /* Return the shape of the KV cache for a model; if layers differ, all get the size of the
  * largest. */
 struct kv_shape runner_kv_shape(const struct model *m, enum kern_kv type);
-/* Bytes of a sequence's recurrent states; 0: the model has none. */
+/* Return the bytes of a sequence's recurrent states; 0: the model has none. */
 size_t runner_state_bytes(const struct model *m);
-/* Number of private KV blocks (kv_store.h) for guesses of so many sequences. */
+/* Return the number of private KV blocks (kv_store.h) for guesses of so many sequences. */
 uint32_t runner_private_blocks(const struct model *m, uint32_t n_slots);
 /* True: the model's heads are whole groups of `type`, so that the KV cache can have this type. */
 bool runner_kv_fits(const struct model *m, enum kern_kv type);

@@ -118,7 +118,7 @@ static uint32_t rank_of(const float *x, uint32_t n_vocab, int32_t token)
     return n;
 }
 
-/* The logarithm of the sum of exp over the row. */
+/* Return the logarithm of the sum of exp over the row. */
 static double log_sum_exp(const struct kern_table *kern, const float *x, uint32_t n)
 {
     const float max = kern->max(x, n);

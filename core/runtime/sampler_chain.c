@@ -34,7 +34,7 @@ static bool rank_has_room(struct sampler_chain *c, uint32_t rank)
     return c->is_whole ? ranking_at(&c->ranking, rank) != NULL : rank < c->to;
 }
 
-/* The logarithm of a token's weight: 0 for the best. */
+/* Return the logarithm of a token's weight: 0 for the best. */
 static float distance(struct sampler_chain *c, uint32_t rank)
 {
     return (logit_at(c, rank) - c->best) * c->scale;
@@ -273,9 +273,9 @@ static void cut_xtc(struct sampler_chain *c, uint32_t pos)
         keep(c, c->from + n - 1, c->to);
 }
 
-/* The dynamic temperature, between temperature - range and temperature + range: the more even the
- * shares of the n tokens, the higher. Evenness is entropy divided by the largest entropy of n
- * tokens. */
+/* Return the dynamic temperature, between temperature - range and temperature + range: the more
+ * even the shares of the n tokens, the higher. Evenness is entropy divided by the largest entropy
+ * of n tokens. */
 static float dynamic_temperature(struct sampler_chain *c, const struct moments *m)
 {
     const float low = c->p->temperature > c->p->dynatemp_range

@@ -39,7 +39,7 @@ static inline bool thought_must_close(const struct thought *t)
     return t != NULL && t->phase == THOUGHT_OPEN && t->n_left == 0;
 }
 
-/* The forced token, if thought_must_close(). */
+/* Return the forced token, if thought_must_close(). */
 static inline int32_t thought_closing_token(const struct thought *t)
 {
     return t->n_message > 0 ? t->message[0] : t->close;

@@ -248,7 +248,7 @@ static uint64_t range(uint64_t from, uint64_t end)
     return end << 32 | from;
 }
 
-/* The rest of thread i's share, as [from, end). */
+/* Return the rest of thread i's share, as [from, end). */
 static uint64_t left_of(uint64_t word, uint32_t i, uint32_t n, uint32_t n_threads)
 {
     if (word != UNTOUCHED)
@@ -318,7 +318,7 @@ static uint32_t richest_of(const struct thread_pool_worker *w, struct group *g, 
     return most;
 }
 
-/* Items left to the richest thread of all other groups of the thread's memory node, or of all other
+/* Like richest_of(), over all other groups of the thread's memory node (same_node), or of all other
  * nodes. */
 static uint32_t richest_elsewhere(const struct thread_pool_worker *w, bool same_node, uint32_t n,
                                   uint32_t *victim, uint64_t *seen)
@@ -345,8 +345,8 @@ static uint32_t richest_elsewhere(const struct thread_pool_worker *w, bool same_
     return most;
 }
 
-/* The richest thread of the nearest threads that have anything left, and in *seen its word; t->n
- * when nothing is left. */
+/* Return the thread with the most items left among the nearest threads that have any, and its word
+ * in *seen; t->n: no items are left. */
 static uint32_t choose_victim(const struct thread_pool_worker *w, uint32_t n, uint64_t *seen)
 {
     const struct thread_pool *t = w->pool;

@@ -64,8 +64,8 @@ int thread_pool_create(struct thread_pool **out, const struct thread_pool_option
 void thread_pool_destroy(struct thread_pool **t);
 
 uint32_t thread_pool_n_threads(const struct thread_pool *t);
-/* Number of barriers passed since creation, those at the ends of runs included. Call it between
- * runs. */
+/* Return the number of barriers passed since creation, those at the ends of runs included. Call it
+ * between runs. */
 uint32_t thread_pool_n_barriers(const struct thread_pool *t);
 
 void thread_pool_run(struct thread_pool *t, void (*fn)(void *ud, struct thread_pool_worker *w),

@@ -30,7 +30,7 @@ static const struct {
 #include "core/tokenizer/newer_categories.inc"
 };
 
-/* The category of a character that libunistring does not know. */
+/* Return the category of a character that libunistring does not know. */
 static uint32_t newer_category(uint32_t character)
 {
     size_t low = 0, high = sizeof(newer) / sizeof(newer[0]);

@@ -9,7 +9,7 @@
 #include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
 
-/* Half h of group g: the sum of (code - offset) * x code. */
+/* Return the sum of (code - offset) * x code over half h of group g. */
 static int32_t half_sum(const struct kern_qrow *x, size_t g, size_t h, kern_code_fn code,
                         int offset, const uint8_t *codes, size_t lane)
 {
@@ -27,7 +27,7 @@ static int32_t group_sum(const struct kern_qrow *x, size_t g, kern_code_fn code,
            half_sum(x, g, 1, code, offset, codes, lane);
 }
 
-/* xs[g] times the sum of the group's x codes; a minimum is multiplied by it. */
+/* Return xs[g] times the sum of the group's x codes, which minima are multiplied by. */
 static float scaled_sum(const struct kern_qrow *x, size_t g)
 {
     return x->scale[g] * (float)(x->sum[2 * g] + x->sum[2 * g + 1]);

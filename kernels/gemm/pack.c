@@ -124,7 +124,8 @@ static void pack_q2_k(uint8_t *dst, size_t lane, const uint8_t *b)
 
 static void pack_q6_k(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    uint8_t *codes = dst + KERN_Q6_K_CODES; /* b: nibbles 128, high pairs 64, scales 16, d */
+    uint8_t *codes = dst + KERN_Q6_K_CODES; /* b: 128 bytes of low nibbles, 64 of high bit pairs, 16
+                                             * of scales, d */
 
     pack_store_half(dst, lane, b + 208);
     for (size_t h = 0; h < 16; h++)

@@ -145,7 +145,7 @@ static void pack_q1_0(uint8_t *dst, size_t lane, const uint8_t *b)
                         pack_spread_tops(load_32(b + 2 + 4 * g)));
 }
 
-/* The bits of an e4m3 number without its sign. The NaN 0x7f becomes 0; 0xff stays a NaN. */
+/* Return the bits of an e4m3 number without its sign. The NaN 0x7f becomes 0; 0xff stays a NaN. */
 static uint8_t e4m3_bits(uint8_t e)
 {
     return e == 0x7f ? 0 : e & 0x7f;

@@ -42,25 +42,25 @@ static float shifted(const uint8_t *src, int half, const int8_t *table, uint32_t
     return (float)(table[code] + ((blocks_load_16(src + 2) >> half & 1) != 0 ? shift : 0));
 }
 
-/* Number i's pair of bits, in formats where four groups of 32 share 32 bytes. */
+/* Return value i's pair of bits, in formats where four groups of 32 share 32 bytes. */
 static uint32_t pair(const uint8_t *qs, int i)
 {
     return qs[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
 }
 
-/* Number i's bit, in formats where eight groups of 32 share 32 bytes. */
+/* Return value i's bit, in formats where eight groups of 32 share 32 bytes. */
 static uint32_t top_bit(const uint8_t *qh, int i)
 {
     return qh[i % 32] >> (i / 32) & 1;
 }
 
-/* Number i's nibble, in formats where two groups of 32 share 32 bytes. */
+/* Return value i's nibble, in formats where two groups of 32 share 32 bytes. */
 static uint32_t nibble_of_64(const uint8_t *qs, int i)
 {
     return qs[i / 64 * 32 + i % 32] >> (i % 64 / 32 * 4) & 15;
 }
 
-/* Number i's nibble, in formats where each group of 32 has 16 bytes. */
+/* Return value i's nibble, in formats where each group of 32 has 16 bytes. */
 static uint32_t nibble_of_32(const uint8_t *qs, int i)
 {
     return qs[i / 32 * 16 + i % 16] >> (i % 32 / 16 * 4) & 15;

@@ -39,7 +39,7 @@ void mapped_file_has_read(const struct mapped_file *f, const void *data, uint64_
 int mapped_file_check_read(const struct mapped_file *f, const char *path, char *err,
                            size_t err_len);
 
-/* mapped_file_check_read(), and check that the file was not written to since it was opened. A
+/* Like mapped_file_check_read(), and check that the file was not written to since it was opened. A
  * new file under the same path is not a change: the mapping is of the old one. ERR_IO with a
  * sentence. */
 int mapped_file_check(const struct mapped_file *f, const char *path, char *err, size_t err_len);

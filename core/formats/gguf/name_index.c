@@ -42,7 +42,7 @@ static const struct gguf_str *indexed_name(const struct name_index *ix, uint32_t
     return (const void *)((const char *)ix->items + i * ix->stride);
 }
 
-/* The slot that holds the name, or the empty slot where it would be put. */
+/* Return the slot that holds the name, or the empty slot where it would be put. */
 static uint32_t probe(const struct name_index *ix, const char *name, size_t len)
 {
     uint32_t at = (uint32_t)XXH3_64bits_withSeed(name, len, ix->seed) & ix->mask;

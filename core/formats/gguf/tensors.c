@@ -19,7 +19,7 @@ struct extent {
     uint32_t tensor;
 };
 
-/* The names of types that exist but are not supported, for the sentence that refuses them. */
+/* Return the name of a type that exists but is not supported, for the sentence that refuses it. */
 static const char *foreign_type(uint32_t type)
 {
     static const char *const names[] = {

@@ -73,7 +73,7 @@ static int add_file(struct hf_folder *f, const char *file, const char *name)
 
 /* ---- files ---- */
 
-/* The bytes of the name before ".jinja", or 0: the file is not a template. */
+/* Return the bytes of the name before ".jinja", or 0: the file is not a template. */
 static size_t name_len(const char *file)
 {
     const size_t n = strlen(file), end = strlen(END);

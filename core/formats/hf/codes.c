@@ -43,8 +43,8 @@ static uint32_t field(uint32_t w, uint32_t i, uint32_t bits)
     return w >> (i * bits) & ((1u << bits) - 1);
 }
 
-/* The group of an input; with g_idx any input may be in any group. The index is bounded, so that a
- * list changed since it was checked never reaches into another tensor. */
+/* Return the group of an input; with g_idx any input may be in any group. The index is bounded, so
+ * that a list changed since it was checked never reaches into another tensor. */
 static uint64_t group_at(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t col)
 {
     const uint64_t group =
@@ -53,7 +53,7 @@ static uint64_t group_at(const struct hf_recipe *r, const struct gguf_part *part
     return group < r->n_groups ? group : r->n_groups - 1;
 }
 
-/* The index of a number's scale, and so of its group. */
+/* Return the index of a number's scale, and so of its group. */
 static uint64_t scale_at(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
                          uint64_t col)
 {

@@ -74,7 +74,8 @@ static int list_steps(struct hf_folder *f, const cJSON *step, int depth)
     return rc;
 }
 
-/* The number of first steps that are general; those that SentencePiece does itself are not. */
+/* Return the number of first steps that are general; those that SentencePiece does itself are
+ * not. */
 static uint32_t count_general(const struct hf_folder *f)
 {
     const cJSON *model = hf_member(f->tokenizer, "model");

@@ -232,7 +232,7 @@ static int compare_merges(const void *a, const void *b, void *names)
     return order != 0 ? order : (x->len > y->len) - (x->len < y->len);
 }
 
-/* The token that merge m makes, or NULL. */
+/* Return the token that merge m makes, or NULL. */
 static const uint32_t *made_by(struct vocab *v, struct gguf_str m)
 {
     const char *space = memchr(m.data + 1, ' ', m.len - 1);
@@ -393,7 +393,7 @@ static int add_spm(struct vocab *v)
 
 /* ---- roles ---- */
 
-/* The text of a token in tokenizer_config.json: a text, or an object with it. */
+/* Return the text of a token in tokenizer_config.json: a text, or an object with it. */
 static const char *role_text(const struct hf_folder *f, const char *role)
 {
     const cJSON *m = hf_member(f->tokenizer_config, role);

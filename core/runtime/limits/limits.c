@@ -93,7 +93,7 @@ static void run_probe(void *ud, struct thread_pool_worker *w)
     }
 }
 
-/* The rate in 10^9 operations a second. */
+/* Return the rate in 10^9 operations a second. */
 static double peak_rate(struct thread_pool *t, enum kern_isa isa, enum kern_product product)
 {
     struct probe p = {.isa = isa, .product = product, .n_runs = PEAK_RUNS};

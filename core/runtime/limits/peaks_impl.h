@@ -20,7 +20,7 @@ struct peak_level {
     double lanes;
 };
 
-/* The loops of a level; a level without loops of its own has those of "scalar". */
+/* Return the loops of a level; a level without loops of its own has those of "scalar". */
 const struct peak_level *peak_level_of(enum kern_isa isa);
 
 #if defined(__x86_64__)
