@@ -231,7 +231,7 @@ size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t value_dim);
 /* A query row of a call whose rows are not neighbours in `q`. */
 struct kern_attn_row {
     uint32_t row; /* row of `q`, used for i */
-    uint32_t pos; /* its position, for ALiBi */
+    uint32_t pos; /* the row's position, for ALiBi */
 };
 
 /* Attention of a run of query rows of one sequence over one KV head; or, with `rows`, of rows of
@@ -241,10 +241,8 @@ struct kern_attn {
     float *out;     /* row i, head h at out + i * out_stride + h * value_dim */
     size_t q_stride;
     size_t out_stride;
-    const uint8_t *keys;   /* this head's part of the cache: that of block b is at b *
-                            * block_stride */
-    const uint8_t *values; /* this head's part of the cache: that of block b is at b *
-                            * block_stride */
+    const uint8_t *keys;   /* the KV head's keys: those of block b at b * block_stride */
+    const uint8_t *values; /* the KV head's values: those of block b at b * block_stride */
     size_t block_stride;   /* bytes */
     const uint32_t *table; /* token t lies in block table[t / 16], slot t % 16; entries of blocks
                             * that no row of this call sees are not read */
@@ -473,11 +471,11 @@ const char *kern_isa_name(enum kern_isa isa);
 void kern_init(struct kern_table *t, enum kern_isa isa);
 
 /* Definitions that other code uses too. */
-/* e^x: x < -87.33 gives 0, x > 88.72 gives +inf, NaN gives NaN; |error| < 2 ulp else. */
+/* Return e^x: 0 for x < -87.33, +inf for x > 88.72, NaN for NaN; else |error| < 2 ulp. */
 float kern_exp(float x);
 /* Natural logarithm in double from an explicit sequence; x > 0 and finite. */
 double kern_log(double x);
-/* The fixed tree over 16 lanes: l[i]+l[i+8], then +4, +2, +1. */
+/* Add 16 lanes in a fixed tree: l[i]+l[i+8], then +4, +2, +1. */
 float kern_lanes_sum(const float l[KERN_LANES]);
 
 #endif

@@ -110,7 +110,7 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_Q6_K_HIGH 256 /* from the start of a group of 32 */
 #define KERN_Q6_K_SUB 384
 #define KERN_Q4_1_GROUP 320
-#define KERN_Q4_1_MIN 32 /* also of Q5_1 */
+#define KERN_Q4_1_MIN 32 /* also the minima's offset in Q5_1 */
 #define KERN_Q4_1_CODES 64
 #define KERN_Q5_0_GROUP 352
 #define KERN_Q5_0_CODES 32

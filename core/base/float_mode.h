@@ -1,4 +1,4 @@
-/* core/base/float_mode.h - how a thread's floating-point unit rounds.
+/* core/base/float_mode.h - sets how a thread's floating-point unit rounds.
  *
  * Promise P1 rests on IEEE 754 as it is by default: to the nearest, denormals as they are, no
  * traps. A thread has the mode of the one that started it, and a library that was loaded before

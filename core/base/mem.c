@@ -18,8 +18,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LARGE_BYTES (256 << 10) /* from here on a block is mapped on its own */
-#define LAZY_BYTES ((size_t)1 << 20) /* from here on zeroing by the page is worth a system call */
+#define LARGE_BYTES (256 << 10) /* blocks of at least so many bytes are mapped one by one */
+#define LAZY_BYTES ((size_t)1 << 20) /* for blocks of at least so many bytes, returning pages is
+                                      * faster than clearing them */
 
 /* Allocations still allowed before failing on purpose; negative = no failure wanted. */
 static atomic_int_fast64_t fail_countdown = -1;

@@ -43,7 +43,7 @@ enum numa_mode {
 struct numa {
     enum numa_mode mode;
     uint32_t n;                       /* number of nodes; 0 with NUMA_OFF */
-    uint8_t nodes[NUMA_MAX_NODES];    /* in the order of the threads */
+    uint8_t nodes[NUMA_MAX_NODES];    /* [n] node numbers, in the order of the threads */
     double local_gbps, interleaved_gbps; /* measured reading rates, if both were tried
                                           * (numa_choice.h) */
 };

@@ -15,7 +15,7 @@
 #include <unictype.h>
 
 #define REPLACEMENT 0xFFFD
-#define CAPITAL_SIGMA 0x3A3 /* its small form depends on its place in a word */
+#define CAPITAL_SIGMA 0x3A3 /* the lower case of sigma depends on its place in a word */
 #define FINAL_SIGMA 0x3C2
 #define SMALL_SIGMA 0x3C3
 

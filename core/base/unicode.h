@@ -28,7 +28,7 @@ int unicode_put(struct buf *out, uint32_t cp);
 
 /* Python's str.isspace() and the like, for one character. */
 bool unicode_is_space(uint32_t cp);
-bool unicode_is_line_end(uint32_t cp); /* where str.splitlines() splits */
+bool unicode_is_line_end(uint32_t cp); /* true: Python's str.splitlines() splits here */
 bool unicode_is_printable(uint32_t cp);
 bool unicode_is_alpha(uint32_t cp);
 bool unicode_is_decimal(uint32_t cp);

@@ -19,7 +19,7 @@
 struct grammar_builder;
 
 struct grammar_piece {
-    uint32_t from;       /* its nodes are from .. to - 1 */
+    uint32_t from;       /* the piece's nodes are from .. to - 1 */
     uint32_t to;
     uint32_t start, end; /* `end` is a JUMP that leads nowhere yet */
 };

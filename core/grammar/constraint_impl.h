@@ -24,7 +24,7 @@
 #include "core/grammar/token_trie.h"
 
 #define PLACE_NO_LOOP UINT32_MAX
-#define PLACE_LEVELS 17   /* with fewer iterations left, each number has a mask */
+#define PLACE_LEVELS 17   /* each number of iterations left below this has a mask of its own */
 #define PLACE_FEW 1024    /* up to so many tokens are kept only as a list */
 #define PLACE_MANY 60000  /* a place with more tokens that leave its rule is not kept */
 #define STATE_MAX_FRAMES 1024

@@ -26,7 +26,7 @@ struct found { /* a token and the iterations that it begins */
 };
 
 struct found_rest {
-    uint32_t at, n; /* its bytes in probe.text */
+    uint32_t at, n; /* the rest's n bytes, at offset `at` in probe.text */
     struct found token;
 };
 
@@ -39,7 +39,7 @@ struct probe {
     const uint64_t *n_set_steps; /* sets_n_steps() */
     struct budget *budget;
     uint32_t worth_it;
-    /* of the place that is being probed */
+    /* results for the place that is being probed: */
     struct found *fits; /* [trie->n_ids] */
     uint32_t n_fits;
     struct found_rest *rests; /* [PLACE_MANY] */

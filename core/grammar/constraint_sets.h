@@ -16,7 +16,7 @@
 #define SETS_DEAD 0 /* the empty set */
 
 struct numbered {     /* a set of readings, and facts about it */
-    uint32_t from, n; /* its readings in the pool */
+    uint32_t from, n; /* the set's readings are pool[from .. from + n - 1] */
     uint32_t row;     /* index + 1 of its row of steps, 0 = none yet */
     uint8_t more;     /* the fewest iterations that a reading has begun */
     uint8_t n_exits, exits[WALK_MAX_EXITS]; /* iterations begun by readings that leave the rule */

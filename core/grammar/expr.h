@@ -61,8 +61,8 @@ bool expr_matches(struct expr_set *e, uint32_t a, const char *text);
 bool expr_is_none(struct expr_set *e, uint32_t a);
 /* Writes the expression as a piece; is_json: characters are spelled as in a JSON string. */
 struct grammar_piece expr_piece(struct expr_set *e, uint32_t a, bool is_json);
-/* As expr_piece(), but an expression that no text matches is not an error: returns false. Returns
- * false for any error of the builder as well. */
+/* Like expr_piece(), but an expression that no text matches is not an error: returns false. Also
+ * returns false for any error of the builder. */
 bool expr_piece_or_none(struct expr_set *e, uint32_t a, bool is_json, struct grammar_piece *out);
 
 #endif

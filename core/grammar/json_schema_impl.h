@@ -170,7 +170,8 @@ struct grammar_piece schema_any_number(struct schema *s);
 /* Writes the values of enum and const that the other keywords allow. */
 struct grammar_piece schema_values(struct schema *s, const struct schema_node *at);
 
-/* Sets *v to the next of these values, or to the first if it is NULL; false: there is none. */
+/* Sets *v to the next value of enum or const, or to the first if *v is NULL; false: there is
+ * none. */
 bool schema_next_value(struct schema *s, const struct schema_node *at, const cJSON **v);
 /* Returns the value as JSON, for the caller to free; NULL with an error. */
 char *schema_value_text(struct schema *s, const cJSON *v);

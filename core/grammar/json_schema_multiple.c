@@ -22,7 +22,8 @@ struct digits {
     __int128 power[SCHEMA_MAX_DIGITS + 1];
     uint32_t decimals;
     uint32_t *loose; /* [SCHEMA_MAX_DIGITS][MAX_MODULUS] rule + 1, or 0: any digits may follow */
-    char low[SCHEMA_DIGITS_ROOM], high[SCHEMA_DIGITS_ROOM]; /* both of length n */
+    char low[SCHEMA_DIGITS_ROOM], high[SCHEMA_DIGITS_ROOM]; /* digits of both bounds, each n
+                                                             * characters */
     uint32_t n;
 };
 

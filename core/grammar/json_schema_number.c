@@ -32,7 +32,8 @@ static struct grammar_piece digits(struct schema *s, char from, char to, uint32_
 }
 
 struct digits_range {
-    char low[SCHEMA_DIGITS_ROOM], high[SCHEMA_DIGITS_ROOM]; /* both of length n */
+    char low[SCHEMA_DIGITS_ROOM], high[SCHEMA_DIGITS_ROOM]; /* digits of both bounds, each n
+                                                             * characters */
     uint32_t n;
     uint32_t point; /* digits before the point; n: there is none */
 };

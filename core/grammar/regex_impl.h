@@ -40,7 +40,8 @@ enum regex_look {
 
 struct regex_node {
     uint8_t kind;
-    uint32_t first, next; /* its first member, and its successor; or REGEX_NOTHING */
+    uint32_t first, next; /* number of the node's first member and of its successor; or
+                           * REGEX_NOTHING */
     uint32_t min, max;
 };
 

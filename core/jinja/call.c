@@ -264,7 +264,7 @@ static struct value not_provided(struct render *r, struct value name)
     template_text(r, &b);
     buf_printf(&b, "parameter '%.*s' was not provided", (int)name.n, name.s);
     name = template_take(r, &b);
-    name.kind = VALUE_UNDEFINED; /* its text is the reason */
+    name.kind = VALUE_UNDEFINED; /* the undefined value's text is the reason */
     return name;
 }
 

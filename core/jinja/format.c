@@ -259,7 +259,7 @@ static void put_percent(struct render *r, struct percent *p, struct text *out)
             break;
         format_number(r, p, p->type, &out->buf);
         break;
-    default: /* it may be the first byte of a longer character */
+    default: /* the byte may be the first of a longer character */
         template_fail(r, "unsupported format character '%c'",
                       (uint8_t)p->type < 0x80 ? p->type : '?');
     }
@@ -317,7 +317,7 @@ struct value template_percent(struct render *r, struct value f, struct value wit
 
 /* --- "{}" --- */
 
-struct fields { /* which argument comes next */
+struct fields { /* says which argument comes next */
     const struct args *args;
     int64_t next; /* next argument of "{}"; -1 after "{0}" */
     bool automatic;

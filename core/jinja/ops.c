@@ -392,7 +392,8 @@ bool template_contains(struct render *r, struct value seq, struct value item)
         return contains_text(r, seq, item);
     if (seq.kind == VALUE_DICT ||
         (seq.kind == VALUE_VIEW && template_view_kind(seq) == TEMPLATE_KEYS)) {
-        template_step(r, item.kind == VALUE_STRING ? item.n / 128 : 0); /* it is hashed twice */
+        template_step(r, item.kind == VALUE_STRING ? item.n / 128 : 0); /* the string is hashed
+                                                                         * twice */
         if (value_hash(item, &hash) < 0)
             template_fail(r, "unhashable type: '%s'", value_type_name(item));
         if (seq.kind == VALUE_VIEW) {

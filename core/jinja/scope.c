@@ -24,7 +24,7 @@ struct symbols { /* names of a scope at one point of the first pass */
     struct parser *p;
     struct symbols *parent;
     struct value names; /* dict: name to slot; shared by the copies for branches */
-    struct symbol *at;  /* by slot */
+    struct symbol *at;  /* symbols by slot */
     uint32_t n;
 };
 

@@ -36,7 +36,7 @@ static bool ends(struct value v, struct value with)
 
 struct part { /* part of a string, from the start and end arguments */
     struct value v;
-    int64_t from;  /* in characters */
+    int64_t from;  /* offset of the part, in characters */
     bool possible; /* false: the start is after the end */
 };
 

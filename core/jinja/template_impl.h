@@ -211,7 +211,7 @@ struct node_list template_parse(struct parser *p);
 enum tuple_flags {
     TUPLE_SIMPLE = 1u << 0,   /* names and literals only: the target of an assignment */
     TUPLE_NO_COND = 1u << 1,  /* no inline if */
-    TUPLE_BRACKETS = 1u << 2, /* in parentheses: may be empty */
+    TUPLE_BRACKETS = 1u << 2, /* the tuple is in parentheses, so it may be empty */
     TUPLE_NSREF = 1u << 3,    /* namespace.member is allowed */
 };
 struct node *template_parse_tuple(struct parser *p, unsigned flags);
@@ -259,8 +259,8 @@ struct args {
 
 #define TEMPLATE_MAX_PARAMS 6 /* most parameters of a builtin */
 
-/* A filter, a test or a method: with `params` its arguments come bound to those names, in order,
- * VALUE_MISSING where not given; without `params` they come as they are. */
+/* A filter, a test or a method. With `params` the function gets its arguments bound to these names,
+ * in order, VALUE_MISSING if not given; without `params` it gets them unbound. */
 struct template_builtin {
     const char *name;
     struct value (*call)(struct render *r, struct value v, const struct value *a);
@@ -311,7 +311,7 @@ uint8_t template_flags_of(struct value s);
 struct value template_piece(struct value s, size_t from, size_t to);
 /* Append str(v). */
 void template_put(struct render *r, struct value v, struct buf *out);
-struct value template_str(struct render *r, struct value v); /* as a string; safe stays safe */
+struct value template_str(struct render *r, struct value v); /* v as a string; safe stays safe */
 struct value template_plain(struct render *r, struct value v); /* str(v): not safe */
 
 /* exec.c */

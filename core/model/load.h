@@ -27,7 +27,7 @@ struct matrix_job {
     uint32_t row0, row_stride;
     uint32_t run, run_stride; /* run: number of neighbouring rows taken from each head; 0: no
                                * runs */
-    bool is_transposed; /* its panels are floats */
+    bool is_transposed; /* rows are columns of the tensor; the panels are floats */
 };
 
 enum vector_layout {

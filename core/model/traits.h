@@ -171,8 +171,8 @@ enum trait_flag {
                                     * published weights: pairs that rotate are neighbours */
     TRAIT_EMBED_NORM = 1 << 16,    /* an encoder's embeddings are normed ... */
     TRAIT_OUT_NORM = 1 << 17,      /* ... and its last states */
-    TRAIT_FULL_FIRST = 1 << 18,    /* of window_period layers the first sees all tokens, not the
-                                    * last */
+    TRAIT_FULL_FIRST = 1 << 18,    /* of each window_period layers the first sees all tokens, not
+                                    * the last */
     TRAIT_BARE_FIRST = 1 << 19,    /* layer 0 may have no norm before attention */
     TRAIT_ACT_KEY = 1 << 20,       /* hidden_activation may name another activation */
     TRAIT_MEAN_HEAD = 1 << 21,     /* see enum head_kind */
@@ -212,7 +212,7 @@ enum expert_trait {
     EXPERT_TRAIT_SIGMOID_BIASED = 1 << 1, /* ... or so if there are biases of the choice */
     EXPERT_TRAIT_MIXER = 1 << 2,       /* see EXPERT_MIXER */
     EXPERT_TRAIT_SHARED = 1 << 3,      /* there is a shared expert, as wide as one expert if no key
-                                        * tells */
+                                        * says otherwise */
     EXPERT_TRAIT_WEIGH_INPUT = 1 << 4, /* weights multiply the experts' inputs */
     EXPERT_TRAIT_BESIDE = 1 << 5,      /* the dense net may stay beside the experts: see
                                         * moe_scale */
@@ -236,7 +236,8 @@ enum recurrent_trait {
 
 struct traits {
     const char *arch;  /* general.architecture, and the prefix of its keys */
-    tensor_set required; /* by enum layer_tensor; layers with experts: see traits_tensors() */
+    tensor_set required; /* tensors that a layer must have; layers with experts: see
+                          * traits_tensors() */
     tensor_set optional;
     uint32_t flags;     /* enum trait_flag */
     uint32_t attention; /* enum attn_trait */
@@ -246,16 +247,17 @@ struct traits {
     enum norm_kind norm;
     const char *eps_key; /* key of the norms' epsilon; NULL: the usual key for the kind of norm */
     enum kern_act act;
-    float rope_base;        /* where the file has none; 0: 10000 */
-    float window_base;      /* with TRAIT_WINDOW_ROPE; 0: as without a window */
-    uint32_t window;        /* where the file has none */
+    float rope_base;        /* default of the rope base; 0: 10000 */
+    float window_base;      /* with TRAIT_WINDOW_ROPE: rope base of layers with a window; 0: as
+                             * without a window */
+    uint32_t window;        /* window for files without the key */
     uint32_t window_period; /* one of so many layers sees all tokens; 0: none does */
     uint32_t no_rope_period; /* the last of each so many layers is not rotated; 0: no such period */
-    float attn_cap, logit_cap; /* where the file has none */
+    float attn_cap, logit_cap; /* soft caps for files without the keys */
     uint32_t wide_layers;   /* with this many layers, scores are scaled by 1/sqrt(n_embd /
                              * n_head) */
     uint32_t bare_experts;  /* with this many experts, there are no ATTN_TRAIT_UNIT_NORMS */
-    /* where the file has none; 0: the usual value */
+    /* defaults for files that lack the keys; 0: the usual value */
     float temperature;
     uint32_t temperature_length;
     float embed_scale, logit_scale, attn_scale, router_cap;

@@ -112,7 +112,7 @@ enum runner_part {
     RUNNER_RECURRENT, /* convolutions, scans, and the norms and gates of their rows */
     RUNNER_ATTN_OUT,
     RUNNER_ROUTE,     /* routing rows to experts */
-    RUNNER_GATE_UP,   /* with the activation */
+    RUNNER_GATE_UP,   /* gate and up projections, with the activation */
     RUNNER_DOWN,
     RUNNER_LOGITS,
     RUNNER_SAMPLE,

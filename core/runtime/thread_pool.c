@@ -29,7 +29,7 @@
 #define UNTOUCHED UINT64_MAX
 
 struct share {
-    _Alignas(64) atomic_uint_fast64_t left[2]; /* by region parity */
+    _Alignas(64) atomic_uint_fast64_t left[2]; /* [region % 2] what is left of the thread's share */
 };
 
 /* Threads that steal from each other first. */

@@ -199,7 +199,7 @@ static uint32_t read_set(struct reader *r)
     if (take_pattern_text(r, "["))
         read_members(r, &set);
     else if (!take_class(r, &set)) {
-        if (strchr("()[]{}?*+^.", r->s[0]) != NULL) /* it has another meaning in Perl */
+        if (strchr("()[]{}?*+^.", r->s[0]) != NULL) /* the character has another meaning in Perl */
             refuse_pattern(r, ERR_FORMAT);
         set_single(r, &set);
     }

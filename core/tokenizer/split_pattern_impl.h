@@ -51,7 +51,7 @@ struct split_set {
 };
 
 struct split_ending {
-    char text[4]; /* in lower case */
+    char text[4]; /* the ending, in lower case */
     uint32_t len;
 };
 

@@ -42,7 +42,7 @@ enum token_side {
 };
 
 struct chat_template {
-    char *name, *text; /* both end with a NUL */
+    char *name, *text; /* NUL-terminated */
 };
 
 struct vocab {

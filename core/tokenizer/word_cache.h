@@ -27,7 +27,8 @@ struct cached_word {
 
 struct word_cache;
 
-/* Create a cache for a text of that many bytes; *out is NULL where it would not pay. ERR_NOMEM. */
+/* Create a cache for a text of text_bytes bytes; *out is NULL if the text is too short for one.
+ * ERR_NOMEM. */
 int word_cache_create(struct word_cache **out, size_t text_bytes);
 void word_cache_destroy(struct word_cache **c);
 

@@ -41,8 +41,8 @@ struct tile_config {
 };
 _Static_assert(sizeof(struct tile_config) == 64, "what ldtilecfg reads");
 
-/* The tiles, by number: integer sums [rows][16 lanes] of a group or its first half, of the second
- * half; activations [rows][columns] of these; weights [quads][16 lanes][4] of these. */
+/* The numbers of the tiles. Integer sums [rows][16 lanes], activations [rows][columns] and weights
+ * [quads][16 lanes][4], each for a group or its first half, and for the second half. */
 #define SUMS 0
 #define SUMS_2 1
 #define X 2

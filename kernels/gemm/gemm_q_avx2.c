@@ -136,7 +136,8 @@ struct kind {
     size_t ready_bytes; /* bytes of an unpacked group */
     void (*pack_x)(uint8_t *dst, const struct gemm_rows *rows);
     void (*make_ready)(uint8_t *dst, const uint8_t *panel, size_t cols);
-    void (*packed[PACKED_ROWS])(const struct tile *t); /* by number of rows - 1 */
+    void (*packed[PACKED_ROWS])(const struct tile *t); /* tiles that unpack as they multiply, by
+                                                        * number of rows - 1 */
     void (*pair)(const struct tile *t);                /* one row, two panels */
     void (*ready[MOST_ROWS])(const struct tile *t);    /* 4 rows or more */
 };

@@ -46,7 +46,7 @@ enum block_type { /* the tensor types that are supported, with the numbers of th
                   BLOCK_NVFP4 = 40,
                   BLOCK_Q1_0 = 41,
                   BLOCK_Q2_0 = 42,
-                  BLOCK_IQ2_K = 137, /* from here on types of ik_llama.cpp */
+                  BLOCK_IQ2_K = 137, /* this and the following types are ik_llama.cpp's */
                   BLOCK_IQ3_K = 138,
                   BLOCK_IQ4_K = 139,
                   BLOCK_IQ5_K = 140,

@@ -119,7 +119,8 @@ int hf_cohere_add(struct hf_folder *f)
 
 /* ---- StableLM ---- */
 
-/* Read whether both branches are side by side; else there is a norm before the second one. */
+/* Read StableLM's use_parallel_residual: true: both branches of a layer take the same x; else there
+ * is a norm before the second one. */
 int hf_stablelm_add(struct hf_folder *f)
 {
     return hf_bool(f, HF_CONFIG, f->config, "use_parallel_residual", &f->is_parallel);

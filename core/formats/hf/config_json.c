@@ -388,7 +388,7 @@ static int take_text_part(struct hf_folder *f)
         if (cJSON_GetObjectItemCaseSensitive(text, m->string) == NULL)
             cJSON_AddItemToArray(text, m); /* keeps its name */
         else if (strcmp(m->string, "eos_token_id") == 0)
-            json_put(text, HF_OUTER_EOS, m); /* both lists of ends count */
+            json_put(text, HF_OUTER_EOS, m); /* ids of both eos lists end a generation */
         else
             cJSON_Delete(m);
     }

@@ -117,7 +117,7 @@ static bool is_same_kind(const struct safetensor *a, const struct safetensor *b)
            memcmp(a->dims, b->dims, sizeof(a->dims)) == 0;
 }
 
-/* Add a tensor that is used in the file as it is. */
+/* Add a tensor whose bytes are used in the file unchanged. */
 static int add_in_place(struct adding *a, const struct piece *p, enum block_type type,
                         const struct shape *s)
 {
