@@ -98,8 +98,8 @@ struct token_count { /* one token that is in the prompt or in the answer */
 struct batch_span {
     uint32_t row0, n_row; /* rows row0 .. row0 + n_row - 1 */
     uint32_t pos0;        /* position of row row0 */
-    const uint32_t *table; /* block table: layer group i has position p in block table[i *
-                            * group_stride + p / 16] */
+    const uint32_t *table; /* block table: layer group i has position p in block
+                            * table[i * group_stride + p / 16] */
     uint32_t group_stride;
     uint32_t state;     /* slot of the sequence's state (kvcache/state_store.h); 0: the model has no
                          * states. On entry the slot holds the state before pos0 (at pos0 0 the step

@@ -23,7 +23,7 @@
  *   forward_per_layer.c  per-layer embeddings of the tokens
  *   forward_adapters.c   LoRA adapters
  *   forward_mtp.c        a layer that guesses tokens
- *   forward_undo.c restores recurrent states after wrong guesses
+ *   forward_undo.c       restores recurrent states after wrong guesses
  *
  * Thread: all threads of the pool, inside a step.
  * Memory: the runner's buffers; nothing is allocated.
