@@ -21,7 +21,7 @@ struct found {
     unsigned n;
     bool is_hf;
     char name[256];    /* name of the last model found */
-    struct buf listed; /* names of all models, as far as there is room */
+    struct buf listed; /* names of all models, as many as fit */
 };
 
 bool model_folder_is(const char *path)

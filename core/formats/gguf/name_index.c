@@ -27,7 +27,8 @@ int name_index_init(struct name_index *ix, const void *items, size_t stride, uin
     if (ix->slots == NULL)
         return ERR_NOMEM;
     if (getrandom(&ix->seed, sizeof(ix->seed), GRND_NONBLOCK) < 0)
-        ix->seed = (uintptr_t)ix->slots; /* early in boot: less random, but not wrong */
+        ix->seed = (uintptr_t)ix->slots; /* early in boot there may be no random bytes: an address
+                                          * is less random, but works */
     return 0;
 }
 

@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* The offset of a tensor's data, until all are known. */
+/* A tensor's offset, kept until the start of the data section is known. */
 struct extent {
     uint64_t offset; /* from the start of the data section */
     uint32_t tensor;

@@ -226,7 +226,7 @@ static const char *label_of(const cJSON *names, int i)
     return hf_text(names, number);
 }
 
-/* Add the names of the labels, by their numbers; a single label needs none. */
+/* Add the names of the labels in the order of their numbers; a single label needs no name. */
 static int add_labels(struct hf_folder *f)
 {
     const cJSON *names = hf_member(f->config, "id2label");

@@ -21,7 +21,7 @@ float hf_scale(enum block_type type, const uint8_t *data, uint64_t i)
     return v;
 }
 
-/* Decode FP8 E4M3: sign, four bits of exponent (bias 7), three of fraction; all ones are NaN. */
+/* Decode FP8 E4M3: sign, four bits of exponent (bias 7), three of fraction; all bits 1 are NaN. */
 float hf_fp8(uint8_t code)
 {
     /* a half has one more bit of exponent, seven more of fraction, and the bias 15 */
@@ -164,7 +164,8 @@ static void put_block(const struct hf_recipe *r, const struct gguf_part *parts, 
             to[2 + i] = (uint8_t)codes[i];
 }
 
-/* Reorder MXFP4: published blocks have numbers 2i and 2i + 1 in byte i, GGUF's i and i + 16. */
+/* Reorder MXFP4: byte i of published blocks has values 2i and 2i + 1, that of GGUF's i and i +
+ * 16. */
 static void mxfp4_row(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
                       uint8_t *to)
 {

@@ -15,7 +15,8 @@
 
 /* ---- Gemma ---- */
 
-/* Add the number whose root divides scores, in place of the head's size. */
+/* Add query_pre_attn_scalar: attention scores are divided by its root instead of the head
+ * size's. */
 static int add_query_scale(struct hf_folder *f)
 {
     double v = 256.0;
@@ -26,7 +27,7 @@ static int add_query_scale(struct hf_folder *f)
     return rc;
 }
 
-/* Add a cap; null means none, where GGUF's default would be one. */
+/* Add a soft cap; null is written as 0, since GGUF's default would be a cap. */
 static int add_cap(struct hf_folder *f, const char *name, double usual, const char *suffix)
 {
     const bool is_null = cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(f->config, name));

@@ -112,7 +112,7 @@ static bool add_replace(struct steps *s, const cJSON *step)
     return true;
 }
 
-/* Add a general step; false: it is not known. */
+/* Add a general step; false: the step is not known. */
 static bool add_known(struct steps *s, const cJSON *step)
 {
     static const char *const plain[][2] = {

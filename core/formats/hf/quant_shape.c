@@ -96,7 +96,8 @@ static int shape_weight(struct shaping *s)
 
 /* ---- scales ---- */
 
-/* Find from the scales' shape whether there is one for each block, row or group, or one for all. */
+/* Derive from the scales' shape whether a block, a row, a group or the whole weight shares a
+ * scale. */
 static int shape_scale_rows(struct shaping *s, const struct hf_quant *q)
 {
     const struct safetensor *t = s->c->parts[ROLE_SCALE];

@@ -27,7 +27,7 @@ static uint64_t grouped(uint64_t i, uint64_t n_groups, uint64_t n, uint64_t head
     return from * head + i % head;
 }
 
-/* Return the file's place of number i of n. */
+/* Return the index in the file of element i of n. */
 static uint64_t ordered(const struct hf_recipe *r, uint64_t i, uint64_t n)
 {
     switch (r->fit) {

@@ -30,7 +30,7 @@ struct vocab {
     int32_t *types;
     int32_t *sides; /* [n] how added tokens treat the text around them */
     bool has_sides;
-    char (*pads)[16];  /* [n] names of tokens without one */
+    char (*pads)[16];  /* [n] [n] made-up names of ids without a token */
     float *scores;     /* SentencePiece only */
     uint32_t *by_name; /* [n] ids in the order of their names; SentencePiece only */
     struct gguf_str *merges;
@@ -127,7 +127,7 @@ int32_t hf_token_sides(const struct hf_folder *f, const cJSON *added)
         if (cJSON_IsTrue(hf_member(added, flags[i])))
             sides |= 1 << i;
     if (f->n_general > 0 && cJSON_IsTrue(hf_member(added, "normalized")))
-        sides |= 1 << 3; /* does not matter where texts stay unchanged */
+        sides |= 1 << 3; /* irrelevant if texts stay unchanged */
     return sides;
 }
 
@@ -160,7 +160,7 @@ static int read_added(struct vocab *v)
     return 0;
 }
 
-/* Name the ids that the model has and the tokenizer does not. */
+/* Make names for ids that the model has and the tokenizer lacks. */
 static void fill_gaps(struct vocab *v)
 {
     for (uint32_t i = 0; i < v->n; i++)
@@ -477,7 +477,8 @@ static int open_vocab(struct vocab *v)
 
 static void close_vocab(struct vocab *v)
 {
-    for (size_t i = 0; v->joined != NULL && i <= v->n_merges; i++) /* and one that was refused */
+    for (size_t i = 0; v->joined != NULL && i <= v->n_merges; i++) /* also a merge that was
+                                                                    * refused */
         mem_free(v->joined[i]);
     mem_free(v->names);
     mem_free(v->types);

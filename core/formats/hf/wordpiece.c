@@ -75,7 +75,7 @@ static int put_added(struct pieces *p, const cJSON *added)
 
     if (name == NULL)
         return refuse_wordpiece(p->f, "an element of 'added_tokens' has no 'content'");
-    /* the space before [MASK] is dropped here anyway, as all spaces are */
+    /* lstrip of [MASK] changes nothing: all spaces are dropped anyway */
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
         if (cJSON_IsTrue(hf_member(added, flags[i])) && strcmp(name, "[MASK]") != 0)
             return hf_fail(p->f, ERR_UNSUPPORTED, HF_TOKENIZER,
