@@ -407,7 +407,7 @@ struct grammar_piece grammar_choice(struct grammar_builder *b, struct text_ref *
         return builder_piece(b, from, start, end);
     }
     qsort(texts, n, sizeof(*texts), compare_texts);
-    grammar_builder_spend(b, 10 * n); /* for the sort */
+    grammar_builder_spend(b, 10 * n); /* steps for the sort */
     path[0] = start;
     for (size_t i = 0; i < n && b->error == 0; i++) {
         size_t k = i > 0 ? common(&texts[i - 1], &texts[i]) : 0;

@@ -9,7 +9,7 @@
 
 #include "core/grammar/constraint_impl.h"
 
-#define MAX_WORK 20000 /* steps of the walk after which it stops */
+#define MAX_WORK 20000 /* steps after which the look-ahead stops */
 
 /* Returns the only byte of a set, or -1: there are none or several. */
 static int only_byte(const struct byte_set *set)

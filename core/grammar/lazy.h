@@ -25,7 +25,7 @@
 enum grammar_trigger_kind {
     TRIGGER_WORD = 0,      /* the text itself */
     TRIGGER_PATTERN,       /* a regular expression (regex.h), anywhere */
-    TRIGGER_WHOLE_PATTERN, /* must match all of the text so far */
+    TRIGGER_WHOLE_PATTERN, /* a regular expression that must match all of the text so far */
 };
 
 struct grammar_trigger {

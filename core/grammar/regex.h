@@ -32,7 +32,7 @@ struct expr_set;
 #define REGEX_MAX_NESTING 128
 
 enum regex_flags {
-    REGEX_SEARCH = 1u << 0, /* without anchors it may match anywhere in the text */
+    REGEX_SEARCH = 1u << 0, /* an expression without anchors may match anywhere in the text */
     REGEX_JSON = 1u << 1,   /* characters are spelled as inside a JSON string, U+0000 is refused */
 };
 

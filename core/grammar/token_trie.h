@@ -26,17 +26,17 @@ struct tokenizer;
 
 struct trie_node {
     uint32_t end;   /* the first node after the subtree */
-    uint32_t first; /* index of its first id; those of the subtree follow */
-    uint16_t n;     /* how many texts end here */
+    uint32_t first; /* index in ids[] of the node's first id; the subtree's ids follow it */
+    uint16_t n;     /* number of texts that end at this node */
     uint8_t byte;
-    uint8_t depth; /* 1 for the first byte */
+    uint8_t depth; /* number of bytes from the root: 1 for the first byte */
 };
 
 struct token_trie {
     uint32_t n_nodes, n_ids, n_vocab;
     struct trie_node *nodes;
     int32_t *ids;
-    uint64_t has_byte[4]; /* bit b: a text is the byte b alone */
+    uint64_t has_byte[4]; /* bit b: the single byte b is a text */
     const char **text;    /* [n_vocab] the bytes of a token, borrowed; NULL when it is left out */
     uint8_t *len;         /* [n_vocab] */
     uint32_t *marks;      /* [n_vocab / 32 + 1] bits of tokens that are not text; their `text` is a

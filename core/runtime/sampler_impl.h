@@ -15,8 +15,8 @@
 /* Apply DRY ("don't repeat yourself") to the logits: a token that would make the end of the text
  * repeat an earlier run of n >= dry_allowed_length tokens loses dry_multiplier * dry_base^(n -
  * dry_allowed_length). Runs are looked for in the last dry_last_n tokens, end at a breaker, and
- * count up to SAMPLER_MAX_REPEAT. A breaker itself loses nothing. repeats: [n_vocab], all zero
- * before and after. */
+ * count up to SAMPLER_MAX_REPEAT. A breaker itself loses nothing.
+ * repeats: [n_vocab], all zero before and after. */
 #define SAMPLER_MAX_REPEAT 50
 void sampler_dry(uint32_t *repeats, const struct batch_output *o, float *logits);
 

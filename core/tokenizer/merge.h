@@ -27,7 +27,7 @@ struct symbol {
     int32_t joined;      /* token of the join with `next` */
 };
 
-struct merge { /* zero is valid and empty */
+struct merge { /* all zero: valid and empty */
     struct symbol *symbols;
     uint64_t *heap; /* rank << 32 | left symbol */
     size_t n_heap;

@@ -4,7 +4,7 @@
  * then reads as zeros, and mapped_file_check() reports it.
  *
  * Thread: any may read and give hints.
- * Memory: address space; the pages are the kernel's. Zero is a valid empty one.
+ * Memory: address space; the pages are the kernel's. A zeroed struct is a valid empty file.
  * Errors: a sentence that names the file.
  */
 #ifndef CORE_FORMATS_GGUF_MAPPED_FILE_H

@@ -35,7 +35,7 @@ struct safetensor {
     uint64_t offset, bytes; /* place of the data in the file */
 };
 
-struct safetensors { /* zero is a valid empty one */
+struct safetensors { /* all zero: empty */
     const char **files;
     cJSON **heads; /* parsed header of each file */
     uint32_t n_files;
