@@ -277,8 +277,8 @@ struct kern_attn {
     uint32_t n_merged;
     float *scratch;     /* kern_attn_scratch() bytes, 64-byte aligned */
     /* Prefetching, which changes no result. next: the call that the thread probably makes next, or
-     * NULL. At its end this call prefetches the keys of the first segment that `next` sees;
-     * is_fetched is then true in `next`. */
+     * NULL. At its end this call prefetches the keys of the first segment that `next` sees.
+     * is_fetched: the thread's last call named this one as `next`. */
     const struct kern_attn *next;
     bool is_fetched;
 };

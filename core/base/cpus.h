@@ -19,8 +19,8 @@
 struct cpus {
     uint32_t n;       /* CPUs in the affinity mask, at least 1 */
     uint32_t n_cores; /* different cores among them */
-    uint32_t quota;   /* CPUs' worth of time that the control group grants, rounded to whole CPUs;
-                       * 0: no limit */
+    uint32_t quota;   /* CPUs' worth of time that the control group grants, rounded down to whole
+                       * CPUs but at least 1; 0: no limit */
     uint64_t nodes;   /* bit i: memory node i (of the first 64) has one of the CPUs */
     /* First one CPU of each core, then the cores' other CPUs; in both parts CPUs of a node are
      * neighbours, and among these CPUs of a last-level cache. */
