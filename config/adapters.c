@@ -1,6 +1,6 @@
 /* config/adapters.c - see adapters.h.
  *
- * adapters_next() reads one item in place and moves the caller's pointer behind it; nothing is
+ * adapters_next() reads one item in place and moves the caller's pointer past it; nothing is
  * allocated, so the list can be walked again wherever it is needed. Duplicates are found by walking
  * the rest of the list for each item: lists are short, and are checked once at the start.
  */

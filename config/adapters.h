@@ -16,8 +16,8 @@
 
 #define ADAPTERS_MAX 1024
 
-/* Read the next item of *text and move *text behind it; after the last one *text is NULL. 1: *out
- * is the item; 0: there are no more; ERR_INVAL with a sentence. */
+/* Read the next item of *text and move *text past it; after the last one *text is NULL. 1: *out is
+ * the item; 0: there are no more; ERR_INVAL with a sentence. */
 int adapters_next(const char **text, struct model_item *out, char *err, size_t err_len);
 
 /* Returns the number of items of a list, at most ADAPTERS_MAX, all with different names; or

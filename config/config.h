@@ -50,24 +50,24 @@ int config_load(struct config *c, int argc, char *const *argv, enum config_actio
                 char *err, size_t err_len);
 void config_release(struct config *c);
 
-/* The number of models to serve, at least 1. */
+/* Return the number of models to serve, at least 1. */
 uint32_t config_n_models(const struct config *c);
 /* Replace the value of the setting `model` by a list with the same names. ERR_NOMEM, or ERR_INVAL
  * with a sentence. */
 int config_set_models(struct config *c, const char *list, char *err, size_t err_len);
-/* The settings in force for model i; the caller releases them. `model` lists that model alone, and
- * `load` is not auto. ERR_NOMEM with a sentence. */
+/* Set *out to the settings in force for model i; the caller releases them. In *out `model` lists
+ * only that model, and `load` is not auto. ERR_NOMEM with a sentence. */
 int config_model(struct config *out, const struct config *c, uint32_t i, char *err, size_t err_len);
 
-/* Can other machines of the network use the server without a key, although no setting says that
- * this is intended? */
+/* True: other machines of the network can use the server without a key, although no setting says
+ * that this is intended. */
 bool config_is_exposed(const struct config *c);
 
-/* The path of the settings file that was read, or NULL. */
+/* Return the path of the settings file that was read, or NULL. */
 const char *config_path(const struct config *c);
 
-/* The name of the next setting, from *at on, whose values in a and b differ: a setting of the whole
- * server or, with of_models, of models, but never `model`. NULL: there are no more. */
+/* Return the name of the next setting, from *at on, whose values in a and b differ: a setting of
+ * the whole server or, with of_models, of models, but never `model`. NULL: there are no more. */
 const char *config_differs(const struct config *a, const struct config *b, bool of_models,
                            uint32_t *at);
 /* Copy the value of one setting. ERR_NOMEM: the old value stays. */
@@ -77,14 +77,14 @@ int config_take(struct config *c, const struct config *from, const char *name);
  * [NAME] and the values in force of the settings in the section. */
 void config_print(const struct config *c, FILE *out);
 
-/* The value of a setting as text: in `buf` (32 bytes are enough), or a string owned by the config.
- * The name must be one of options.inc. */
+/* Return the value of a setting as text: in `buf` (32 bytes are enough), or a string owned by the
+ * config. The name must be one of options.inc. */
 const char *config_show(const struct config *c, const char *name, char *buf, size_t size);
 
 /* Print the options part of --help. */
 void config_print_help(FILE *out);
 
-/* "512m" -> bytes (k, m, g, t: powers of 1024). ERR_INVAL, ERR_RANGE. */
+/* Parse "512m" into bytes (k, m, g, t: powers of 1024). ERR_INVAL, ERR_RANGE. */
 int config_parse_size(const char *text, uint64_t *out);
 
 #endif

@@ -33,7 +33,7 @@ struct file_state {
 static int refuse_file_line(struct file_state *f, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Write the error sentence behind "quire.conf:7: ", and make it the file's result. */
+/* Write the error sentence after "quire.conf:7: ", and make it the file's result. */
 static int refuse_file_line(struct file_state *f, const char *format, ...)
 {
     const struct setting *s = &f->setting;

@@ -22,7 +22,7 @@ struct setting;
  * or ERR_NOMEM. */
 int config_file_load(const struct setting *s, const char *path);
 
-/* Does each section belong to a model that is served, or that the file lists itself? */
+/* Check that each section belongs to a model that is served, or that the file itself lists. */
 int config_file_check_sections(const struct setting *s);
 
 /* Check one model's settings: 0, or ERR_INVAL with a sentence that names settings and values. */

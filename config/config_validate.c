@@ -97,7 +97,7 @@ static int check_header(const struct config *c, char *err, size_t err_len)
     return 0;
 }
 
-/* Is the name listed again in the rest of the list? */
+/* True: the name is listed again in the rest of the list. */
 static bool is_repeated(const char *text, const char *name)
 {
     struct weight w;
@@ -108,7 +108,7 @@ static bool is_repeated(const char *text, const char *name)
     return false;
 }
 
-/* The number of weights, or ERR_INVAL. */
+/* Return the number of weights, or ERR_INVAL. */
 static int64_t count_weights(const char *text, char *err, size_t err_len)
 {
     struct weight w;
@@ -309,7 +309,7 @@ int config_validate(const struct config *c, char *err, size_t err_len)
 
 /* ---- several models ---- */
 
-/* The value of a setting that names a file (journal or swap_file) for model i; "": none. */
+/* Return the value of a setting that names a file (journal or swap_file) for model i; "": none. */
 static const char *file_of(const struct config *c, uint32_t i, uint32_t id,
                            struct model_item *item)
 {
@@ -341,7 +341,7 @@ static int check_file(const struct config *c, uint32_t n, uint32_t id, char *err
     return 0;
 }
 
-/* The aliases of model i; *item gets the model. */
+/* Return the aliases of model i; *item gets the model. */
 static const char *aliases_of(const struct config *c, uint32_t i, struct model_item *item)
 {
     models_get(c->model, i, item);

@@ -16,14 +16,14 @@
 #include <strings.h>
 
 #define SECOND 1e6
-#define MOST (100 * 365.0 * 86400 * SECOND) /* a hundred years */
+#define MOST (100 * 365.0 * 86400 * SECOND) /* longest duration: a hundred years */
 
 static const struct {
     const char *name;
     double us;
 } units[] = {{"ms", 1e3}, {"us", 1}, {"h", 3600 * SECOND}, {"m", 60 * SECOND}, {"s", SECOND}};
 
-/* The microseconds of the unit at *text, which is moved behind it; 0: there is none. */
+/* Return the microseconds of the unit at *text and move *text past it; 0: there is no unit. */
 static double take_unit(const char **text)
 {
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {

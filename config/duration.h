@@ -1,7 +1,7 @@
 /* config/duration.h - a span of time as text: "10m", "1h30m", "300ms", or seconds as a number.
  *
  * The units are those of Go's durations (h, m, s, ms, us), which Ollama's keep_alive uses too; a
- * number without a unit means seconds. A negative duration means for ever: DURATION_NEVER.
+ * number without a unit means seconds. A negative duration means "never ends": DURATION_NEVER.
  *
  * Thread: any.
  * Memory: none.

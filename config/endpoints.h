@@ -11,8 +11,9 @@
 #define ENDPOINT_MAX_HOST 255
 
 struct endpoint {
-    char host[ENDPOINT_MAX_HOST + 1]; /* a name or address, IPv6 without brackets; "*": all */
-    uint16_t port;                    /* 0: any free one */
+    char host[ENDPOINT_MAX_HOST + 1]; /* a name or address, IPv6 without brackets; "*": all IPv4
+                                       * addresses */
+    uint16_t port;                    /* 0: any free port */
 };
 
 /* Parse tcp://HOST:PORT. ERR_INVAL. */

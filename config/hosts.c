@@ -57,7 +57,7 @@ bool hosts_are_valid(const char *text)
     }
 }
 
-/* Does an entry match the host? "*.example.org" matches names that end in ".example.org". */
+/* True: the entry matches the host. "*.example.org" matches names that end in ".example.org". */
 static bool host_fits(const char *entry, size_t n_entry, const char *host, size_t n)
 {
     if (n_entry > 1 && entry[0] == '*') {
@@ -67,7 +67,7 @@ static bool host_fits(const char *entry, size_t n_entry, const char *host, size_
     return n == n_entry && strncasecmp(host, entry, n) == 0;
 }
 
-/* Length of a name without a final dot, which makes it absolute and changes nothing else. */
+/* Return the length of a name without its final dot, which only makes the name absolute. */
 static size_t without_dot(const char *host, size_t n)
 {
     return n > 1 && host[n - 1] == '.' ? n - 1 : n;

@@ -36,7 +36,7 @@ static struct span trim(const char *text, size_t len)
     return (struct span){text, len};
 }
 
-/* Does the text begin like a path (/a/b, ./b, ../b, ~/b, hf:OWNER/NAME)? A name with slashes does
+/* True: the text begins like a path (/a/b, ./b, ../b, ~/b, hf:OWNER/NAME). A name with slashes does
  * not. */
 static bool begins_path(const char *text, size_t len)
 {
@@ -62,7 +62,7 @@ bool models_is_name(const char *name, size_t len)
     return !begins_path(name, len);
 }
 
-/* The '=' that ends the item's name, or NULL: the item is a path. */
+/* Return the '=' that ends the item's name, or NULL: the item is a path. */
 static const char *end_of_name(struct span item)
 {
     const char *eq = memchr(item.text, '=', item.len);
@@ -70,7 +70,7 @@ static const char *end_of_name(struct span item)
     return eq != NULL && !begins_path(item.text, (size_t)(eq - item.text)) ? eq : NULL;
 }
 
-/* How many bytes of an item an error sentence shows. */
+/* Return how many bytes of an item an error sentence shows. */
 static int shown(struct span item)
 {
     return item.len < 200 ? (int)item.len : 200;
@@ -125,7 +125,8 @@ static int take_item(struct model_item *out, struct span item, char *err, size_t
     return 0;
 }
 
-/* Is the item empty? "" alone is the demo model, but an empty item beside a comma is an error. */
+/* True: the item is empty by mistake. "" alone is the demo model, but an empty item next to a comma
+ * is an error. */
 static bool is_slip(struct span item, const char *end)
 {
     return *end == ',' && (item.len == 0 || trim(end + 1, strlen(end + 1)).len == 0);

@@ -27,32 +27,33 @@ struct model_item {
     char path[MODELS_MAX_PATH + 1]; /* empty: the demo model */
 };
 
-#define MODELS_MAX_TEXT (sizeof(struct model_item)) /* of an item as text, with '=' in place of a
-                                                     * NUL */
+#define MODELS_MAX_TEXT (sizeof(struct model_item)) /* bytes of an item as text, with '=' in place
+                                                     * of a NUL */
 
-/* Is it a valid name of a model? MODELS_NAME_RULE is the rule as the end of a sentence. */
+/* True: name[0..len) is a valid name of a model. MODELS_NAME_RULE is the rule as the end of a
+ * sentence. */
 #define MODELS_NAME_RULE                                                                           \
     "a model's name has 1 to 127 bytes of printable ASCII without blanks, quotes, backslashes "    \
     "and any of , = [ ], has slashes only between other characters, and does not begin like a "    \
     "path"
 bool models_is_name(const char *name, size_t len);
 
-/* Read the next item of *text and move *text behind it; after the last one *text is NULL. 1: *out
- * is the item; 0: there are no more; ERR_INVAL with a sentence. */
+/* Read the next item of *text and move *text past it; after the last one *text is NULL. 1: *out is
+ * the item; 0: there are no more; ERR_INVAL with a sentence. */
 int models_next(const char **text, struct model_item *out, char *err, size_t err_len);
 
 /* Returns the number of items of a list, at most MODELS_MAX, all with different names; or
  * ERR_INVAL. */
 int models_check(const char *text, char *err, size_t err_len);
 
-/* Item i of a list that was checked and has more than i items. */
+/* Copy item i of a list that was checked and has more than i items. */
 void models_get(const char *text, uint32_t i, struct model_item *out);
 
-/* The index of a name in a list, or -1; an invalid item ends the search. `text` may be NULL, as
- * models_next() leaves it: an empty list. */
+/* Return the index of a name in a list, or -1; an invalid item ends the search. `text` may be NULL,
+ * as models_next() leaves it: an empty list. */
 int models_find(const char *text, const char *name);
 
-/* The names in a checked list, as in "a, b"; names that do not fit are cut. */
+/* Write the names in a checked list, as in "a, b"; names that do not fit are cut. */
 void models_names(const char *text, char *out, size_t size);
 
 /* Write the item as a list with that item alone. */

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Length of a folder's path without slashes at its end. */
+/* Return the length of a folder's path without slashes at its end. */
 static size_t folder_len(const char *folder)
 {
     size_t n = strlen(folder);
@@ -37,7 +37,7 @@ bool models_dir_has(const char *folder, const char *path)
            strchr(path + n + 1, '/') == NULL;
 }
 
-/* Is the file a part of a split model, but not its first? */
+/* True: the file is a part of a split model, but not its first. */
 static bool is_later_part(const char *name, size_t len)
 {
     unsigned no, count;

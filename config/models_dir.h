@@ -20,7 +20,7 @@ struct buf;
  * two with the same name the first is taken. ERR_IO, ERR_NOMEM or ERR_INVAL with a sentence. */
 int models_dir_add(const char *folder, struct buf *list, char *err, size_t err_len);
 
-/* Is the path one that models_dir_add() makes for this folder? False for folder "". */
+/* True: models_dir_add() can make this path for this folder. False for folder "". */
 bool models_dir_has(const char *folder, const char *path);
 
 #endif

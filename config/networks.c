@@ -2,8 +2,7 @@
  *
  * Every address is an IPv6 one, IPv4 mapped into ::ffff:0:0/96, so that there is one comparison:
  * masked bytes of both must be equal. The list stays text and is walked for each request with proxy
- * headers. Bits behind the network's mask are refused, since they usually are a mistake in the
- * mask.
+ * headers. Bits after the network's mask are refused, since they usually are a mistake in the mask.
  */
 #include "config/networks.h"
 
@@ -74,7 +73,7 @@ static bool has_only_its_bits(const struct network *n)
     return true;
 }
 
-/* Read the next item at *text, which is moved behind it; false: the item is invalid. */
+/* Read the next item at *text and move *text past it; false: the item is invalid. */
 static bool next_network(const char **text, struct network *out)
 {
     char item[64];

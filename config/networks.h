@@ -9,11 +9,12 @@
 #include <netinet/in.h>
 #include <stdbool.h>
 
-/* Is it "*", or IPv4 or IPv6 addresses, each perhaps with /BITS, and "unix", with commas between?
- * Blanks around them are skipped, and the bits of an address behind its network's must be 0. */
+/* True: the text is "*", or IPv4 or IPv6 addresses, each perhaps with /BITS, and "unix", with
+ * commas between. Blanks around them are skipped, and the bits of an address after its network's
+ * must be 0. */
 bool networks_are_valid(const char *text);
 
-/* Does a valid list contain the address? IPv4 is mapped into IPv6; NULL means the Unix socket. */
+/* True: a valid list contains the address. IPv4 is mapped into IPv6; NULL means the Unix socket. */
 bool networks_have(const char *text, const struct in6_addr *address);
 
 #endif

@@ -23,7 +23,7 @@ static bool is_priority(const struct objective *o)
     return false;
 }
 
-/* Read the next pair at *text, which is moved behind it and its comma; false: it is invalid. */
+/* Read the next pair at *text and move *text past it and its comma; false: the pair is invalid. */
 static bool next_objective(const char **text, struct objective *out)
 {
     const char *p = *text + strspn(*text, " \t");

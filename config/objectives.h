@@ -11,8 +11,9 @@
 
 #define OBJECTIVES_MAX_NAME 127
 
-/* Is the list valid: names of visible characters without '=' and ',', at most OBJECTIVES_MAX_NAME
- * long, each with =low, =normal, =high or =critical, with commas between? "" is an empty list. */
+/* True: the list is valid: names of visible characters without '=' and ',', at most
+ * OBJECTIVES_MAX_NAME long, each with =low, =normal, =high or =critical, with commas between. "" is
+ * an empty list. */
 bool objectives_are_valid(const char *text);
 
 /* Find a name in a valid list, and copy its priority's word to out[size]; false: the list does not

@@ -46,9 +46,9 @@ enum option_id {
     OPTION_N
 };
 
-/* The row of options.inc with this number, below OPTION_N. */
+/* Return the row of options.inc with this number, below OPTION_N. */
 const struct option *option_at(uint32_t id);
-/* The number of the row with this name; OPTION_N when there is none. */
+/* Return the number of the row with this name; OPTION_N if there is none. */
 uint32_t option_find(const char *name);
 
 /* Set a value from text. 0, ERR_NOMEM, or ERR_INVAL or ERR_RANGE for a text that is not a value of
@@ -58,7 +58,8 @@ int option_set_default(const struct option *o, struct config *c);
 int option_copy(const struct option *o, struct config *c, const struct config *from);
 void option_release(const struct option *o, struct config *c);
 
-/* The value as text: in `buf` (32 bytes are enough), or the string itself, which may be longer. */
+/* Return the value as text: in `buf` (32 bytes are enough), or the string itself, which may be
+ * longer. */
 const char *option_show(const struct option *o, const struct config *c, char *buf, size_t size);
 /* Describe the allowed values: "a whole number from 1 to 9". */
 void option_allowed(const struct option *o, char *buf, size_t size);

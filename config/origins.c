@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* May the character be in a host with its port, IPv6 addresses in brackets included? */
+/* True: the character may be in a host with its port, IPv6 addresses in brackets included. */
 static bool is_host_char(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

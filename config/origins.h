@@ -12,10 +12,11 @@
 
 #define ORIGINS_MAX_BYTES 150 /* bytes of one origin */
 
-/* Is it "*", or scheme://host or scheme://host:port with commas between, without blanks? */
+/* True: the text is "*", or scheme://host or scheme://host:port with commas between, without
+ * blanks. */
 bool origins_are_valid(const char *text);
 
-/* Does a valid list contain the origin that a browser sent? */
+/* True: a valid list contains the origin that a browser sent. */
 bool origins_have(const char *text, const char *origin);
 
 #endif

@@ -60,10 +60,10 @@ void setting_release(struct config *c);
 /* Set name = text. `shown`: the name as it was written. ERR_INVAL or ERR_NOMEM, with a sentence. */
 int setting_apply(const struct setting *s, const char *name, const char *shown, const char *text);
 
-/* The section of a model, or NULL. */
+/* Return the section of a model, or NULL. */
 const struct config_section *setting_section(const struct config *c, const char *model);
-/* The config that has a setting's value for the model with this section (or NULL): the section's,
- * or `c` itself. */
+/* Return the config that has a setting's value for the model with this section (or NULL): the
+ * section's, or `c` itself. */
 const struct config *setting_holder(const struct config *c, const struct config_section *section,
                                     uint32_t id);
 

@@ -1,6 +1,6 @@
 /* config/weights.c - see weights.h.
  *
- * weights_next() reads one pair in place and moves the caller's pointer behind it and its comma; a
+ * weights_next() reads one pair in place and moves the caller's pointer past it and its comma; a
  * comma at the end is an error. A value is checked while its digits are read, so it cannot
  * overflow.
  */

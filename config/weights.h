@@ -16,7 +16,7 @@ struct weight {
     uint32_t value;                  /* 1 .. WEIGHTS_MAX_VALUE */
 };
 
-/* Read the next pair at *text and move *text behind it. 1: *out is the pair; 0: there are no more;
+/* Read the next pair at *text and move *text past it. 1: *out is the pair; 0: there are no more;
  * ERR_INVAL: the text at *text is not a pair. Blanks around a pair are skipped. */
 int weights_next(const char **text, struct weight *out);
 

@@ -70,7 +70,7 @@ enum config_sandbox { WORDS_sandbox(CONFIG_WORD_ID) };
 /* "a|b|c" */
 #define CONFIG_WORDS(list) (&WORDS_##list(CONFIG_WORD_TEXT)[1])
 
-/* The index of a word in the list "a|b|c"; -1: it is not in the list. */
+/* Return the index of a word in the list "a|b|c"; -1: it is not in the list. */
 int config_word_find(const char *words, const char *word);
 
 #endif

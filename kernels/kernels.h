@@ -99,7 +99,7 @@ enum kern_isa {
  *   IQ2_S, IQ2_XS  per 256: 16 f16 d, [8 groups][16 lanes] u8 with the scale of the first half in
  *         the low nibble and that of the second in the high one, then per group of 32 pairs and
  *         top bits as in Q3_K, the magnitude and the sign (1696 bytes)
- *   IQ2_XXS the same codes behind d and scales as in IQ3_S (1632 bytes)
+ *   IQ2_XXS the same codes after d and scales as in IQ3_S (1632 bytes)
  *   IQ1_S d, and nibbles as the scales of IQ3_S: a scale in bits 0-2, the sign of the shift in
  *         bit 3; then per group of 32 pairs; code in 0 .. 2 (1120 bytes)
  *   IQ1_M per 256: 16 f16 d, [16 halves][16 lanes] u8 with a scale in bits 0-2 and the signs of the
@@ -160,11 +160,11 @@ enum kern_weight {
     KERN_N_WEIGHT,
 };
 
-/* Does the product take quantised activation rows (kern.quantise) instead of float rows? */
+/* True: the product takes quantised activation rows (kern.quantise) instead of float rows. */
 bool kern_weight_is_quantised(enum kern_weight w);
 /* The kind of a product's sums, which bounds its speed: floats, or integers of groups of 32
- * columns, with a scale for the group or for either half. Without VNNI narrow codes are summed in
- * 16 bits, wide ones in 32. */
+ * columns, with a scale for the group or for each half. Without VNNI narrow codes are summed in 16
+ * bits, wide ones in 32. */
 enum kern_product {
     KERN_PRODUCT_FLOAT = 0,
     KERN_PRODUCT_NARROW,
@@ -175,7 +175,7 @@ enum kern_product {
 };
 enum kern_product kern_weight_product(enum kern_weight w);
 const char *kern_product_name(enum kern_product product);
-/* k must be a multiple of this: 1, 32, 64, 128 or 256. */
+/* Return the number that k must be a multiple of: 1, 32, 64, 128 or 256. */
 size_t kern_weight_group(enum kern_weight w);
 const char *kern_weight_name(enum kern_weight w);
 
@@ -192,12 +192,13 @@ size_t kern_lora_panel_bytes(enum kern_weight w, size_t k);
 /* Pack 16 rows of k floats, NULL: zeros, as Q8_0: d = max / 127, code = rne(row / d). */
 void kern_lora_pack_q8_0(void *panel, const float *const rows[KERN_LANES], size_t k);
 
-/* The float values of row `lane` of a panel (embedding look-up); equals decoding the row's
- * GGUF blocks, bit for bit. */
+/* Write the k float values of row `lane` of a panel to `out` (embedding look-up); equals decoding
+ * the row's GGUF blocks, bit for bit. */
 void kern_unpack_row(enum kern_weight w, const void *panel, size_t lane, float *out, size_t k);
 
-/* A quantised activation row of k numbers (k % 32 == 0): codes int8[k], then scale float[k/32],
- * then sum int32[k/16] (sums of 16 codes each), padded to a multiple of 64 bytes. */
+/* Return the bytes of a quantised activation row of k values (k % 32 == 0): codes int8[k], then
+ * scale float[k/32], then sum int32[k/16] (sums of 16 codes each), padded to a multiple of 64
+ * bytes. */
 size_t kern_qrow_bytes(size_t k);
 
 /* How keys and values are stored. A token's slot in a KV block is t % 16; of one block and head:
@@ -221,61 +222,63 @@ enum kern_kv {
 
 /* "f16", "bf16", "q8_0", "q4_0" */
 const char *kern_kv_name(enum kern_kv kv);
-/* key_dim and value_dim must be multiples of this. */
+/* Return the number that key_dim and value_dim must be multiples of. */
 uint32_t kern_kv_group(enum kern_kv kv);
-/* Bytes of the keys, and of the values, of one head of a block. */
+/* Return the bytes of the keys, and of the values, of one head of a block. */
 size_t kern_kv_key_bytes(enum kern_kv kv, uint32_t key_dim);
 size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t value_dim);
 
-/* A query row of a call whose rows are not neighbours. */
+/* A query row of a call whose rows are not neighbours in `q`. */
 struct kern_attn_row {
-    uint32_t row; /* used for i when `q` is read */
-    uint32_t pos; /* its position, for ALiBi */
+    uint32_t row; /* row of `q`, used for i */
+    uint32_t pos; /* the row's position, for ALiBi */
 };
 
 /* Attention of a run of query rows of one sequence over one KV head; or, with `rows`, of rows of
- * several sequences over tokens that they all have at the head of their tables (cascade). */
+ * several sequences over a prefix whose blocks they share (cascade). */
 struct kern_attn {
     const float *q; /* row i, head h of the group at q + i * q_stride + h * key_dim */
     float *out;     /* row i, head h at out + i * out_stride + h * value_dim */
     size_t q_stride;
     size_t out_stride;
-    const uint8_t *keys;   /* of this head: those of block b at b * block_stride */
-    const uint8_t *values; /* of this head: those of block b at b * block_stride */
+    const uint8_t *keys;   /* the KV head's keys: those of block b at b * block_stride */
+    const uint8_t *values; /* the KV head's values: those of block b at b * block_stride */
     size_t block_stride;   /* bytes */
     const uint32_t *table; /* token t lies in block table[t / 16], slot t % 16; entries of blocks
-                            * without a token that a row of this call sees are not read */
+                            * that no row of this call sees are not read */
     uint32_t pos0;   /* row i is at position p = pos0 + i */
     uint32_t n_row;
     const struct kern_attn_row *rows; /* [n_row], or NULL: i is i. With them n_seen and `part` are
                                          set, window and ahead 0: each row sees n_seen tokens */
-    uint32_t n_seen; /* 0: it sees tokens up to its own, p; else tokens up to n_seen - 1 ... */
-    uint32_t window; /* ... 0: from token 0 on; else from p + 1 - window on, and at least one */
-    uint32_t ahead;  /* used with n_seen only. 0: no further limit; else a row sees no token behind
-                      * p + ahead */
+    uint32_t n_seen; /* 0: row i sees tokens up to its own position p; else tokens up to n_seen - 1
+                      * ... */
+    uint32_t window; /* ... 0: from token 0; else from token p + 1 - window, and at least one */
+    uint32_t ahead;  /* used with n_seen only. 0: no further limit; else a row sees no token after p
+                      * + ahead */
     uint32_t n_head; /* query heads sharing this KV head */
     uint32_t key_dim, value_dim;
     float scale;
     float cap;          /* 0: none; else a score s becomes cap * tanh(s / cap) */
     const float *slopes; /* [n_head] or NULL; ALiBi: of the score of token t in head h,
                             slopes[h] * |p - t| is taken off */
-    const float *sinks; /* [n_head] or NULL: a score beside those of the tokens, without a value */
+    const float *sinks; /* [n_head] or NULL: one more score for each head, without a value
+                         * (attention sink) */
     uint32_t seg0, seg1; /* the softmax segments to visit: seg0 .. seg1 - 1, those that exist */
     /* NULL: all segments that a row sees are visited and `out` gets the result. Else `out` is not
-     * touched, and each query leaves the state of each segment that it sees, so that several
-     * calls may share the segments: query i * n_head + h at part + (i * n_head + h) * part_stride,
+     * touched, and each query leaves the state of each segment that it sees, so that several calls
+     * may share the segments: query i * n_head + h at part + (i * n_head + h) * part_stride,
      * segment s of it at s * KERN_ATTN_PART(value_dim): maximum, sum, then the value_dim weighted
-     * values. attn_merge makes the result of them. Sinks are not looked at then.
-     * With n_merged > 1 the first n_merged segments leave one state, state 0, in which they are
-     * merged ascending, as attn_merge would do it; segment s >= n_merged leaves state
-     * s - n_merged + 1. One call has all of these segments, and without a window. */
+     * values. attn_merge computes the result from these states. Sinks are ignored then. With
+     * n_merged > 1 the first n_merged segments leave one state, state 0, in which they are merged
+     * ascending, as attn_merge would do it; segment s >= n_merged leaves state s - n_merged + 1.
+     * One call has all of these segments, and without a window. */
     float *part;
     size_t part_stride; /* floats */
     uint32_t n_merged;
     float *scratch;     /* kern_attn_scratch() bytes, 64-byte aligned */
-    /* These change no result. The call that the thread probably makes next, or NULL: at its end
-     * this one prefetches the keys of the first segment that the next one sees, of which
-     * is_fetched is then true. */
+    /* Prefetching, which changes no result. next: the call that the thread probably makes next, or
+     * NULL. At its end this call prefetches the keys of the first segment that `next` sees.
+     * is_fetched: the thread's last call named this one as `next`. */
     const struct kern_attn *next;
     bool is_fetched;
 };
@@ -304,7 +307,7 @@ enum kern_act {
 };
 
 /* Ranges that will be read after a product. While it multiplies, a product may prefetch them, since
- * a product of many rows leaves memory idle for part of its time. A hint, which bodies may
+ * a product of many rows leaves memory idle for part of its time. It is a hint, which bodies may
  * ignore. */
 struct kern_range {
     const void *at;
@@ -449,29 +452,30 @@ struct kern_table {
     void (*softplus)(float *out, const float *x, const float *bias, const float *a, size_t n);
 };
 
-/* The best level that this CPU and OS allow (on x86-64: checks XCR0 as well as CPUID), AMX
- * excepted. In debug builds the variable QUIRE_DEBUG_ISA lowers it. */
+/* Return the best level that this CPU and OS allow (on x86-64: checks XCR0 as well as CPUID), never
+ * AMX. In debug builds the variable QUIRE_DEBUG_ISA lowers it. */
 enum kern_isa kern_isa_of_cpu(void);
-/* The best level of kern_isa_of_cpu() or below that this build has. */
+/* Return the best level that this build has, up to kern_isa_of_cpu(). */
 enum kern_isa kern_isa_best(void);
-/* Can the level be asked for? A build for one CPU has only its own levels. For AMX the kernel is
- * asked whether this process may use it, which then holds for all of its threads. */
+/* True: kern_init() may be called with this level. A build for one CPU has only its own levels. For
+ * AMX it asks the kernel for permission, which then holds for all threads of the process. */
 bool kern_isa_exists(enum kern_isa isa);
-/* "scalar", "avx2", "avxvnni", "avx512", "amx" -> level, -1 when unknown; "auto" is for the
- * caller. */
+/* Return the level called "scalar", "avx2", "avxvnni", "avx512", "amx" ..., or -1 if the name is
+ * unknown; the caller handles "auto". */
 int kern_isa_parse(const char *name);
 const char *kern_isa_name(enum kern_isa isa);
 
-/* Fill the table with the best bodies up to `isa` (at most kern_isa_best(), or AMX where it
- * exists). Scalar first, then overwritten upwards, so no member is ever NULL. */
+/* Fill the table with the best bodies up to level `isa` (at most kern_isa_best(), or AMX if
+ * kern_isa_exists()). First the scalar bodies, then those of each higher level, so that no member
+ * is NULL. */
 void kern_init(struct kern_table *t, enum kern_isa isa);
 
 /* Definitions that other code uses too. */
-/* e^x: x < -87.33 gives 0, x > 88.72 gives +inf, NaN gives NaN; |error| < 2 ulp else. */
+/* Return e^x: 0 for x < -87.33, +inf for x > 88.72, NaN for NaN; else |error| < 2 ulp. */
 float kern_exp(float x);
 /* Natural logarithm in double from an explicit sequence; x > 0 and finite. */
 double kern_log(double x);
-/* The fixed tree over 16 lanes: l[i]+l[i+8], then +4, +2, +1. */
+/* Add 16 lanes in a fixed tree: l[i]+l[i+8], then +4, +2, +1. */
 float kern_lanes_sum(const float l[KERN_LANES]);
 
 #endif

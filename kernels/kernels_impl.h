@@ -54,12 +54,12 @@ void kern_attn_q4_0_dotprod(const struct kern_attn *a);
 
 /* ---- levels: each architecture has some, in a file levels_*.c of its own ---- */
 
-/* The highest level of the CPU that is chosen without being asked for. */
+/* Return the highest level of the CPU that is used by default. */
 enum kern_isa kern_level_of_cpu(void);
-/* Can a level of this build be used on a CPU whose best one is `best`? */
+/* True: a level of this build can be used on a CPU whose best one is `best`. */
 bool kern_level_exists(enum kern_isa isa, enum kern_isa best);
-/* Overwrite the table, which has the scalar kernels, with those that level `isa` (which exists) has
- * of its own. */
+/* Overwrite members of the table, which has the scalar kernels, with the kernels of level `isa`
+ * (which exists). */
 void kern_level_fill(struct kern_table *t, enum kern_isa isa);
 
 /* The levels of this architecture above KERN_ISA_SCALAR. */
@@ -110,7 +110,7 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_Q6_K_HIGH 256 /* from the start of a group of 32 */
 #define KERN_Q6_K_SUB 384
 #define KERN_Q4_1_GROUP 320
-#define KERN_Q4_1_MIN 32 /* also of Q5_1 */
+#define KERN_Q4_1_MIN 32 /* also the minima's offset in Q5_1 */
 #define KERN_Q4_1_CODES 64
 #define KERN_Q5_0_GROUP 352
 #define KERN_Q5_0_CODES 32
@@ -126,7 +126,7 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_Q2_K_SM 64
 #define KERN_Q2_K_CODES 320
 #define KERN_Q2_K_SUB 128
-#define KERN_SC 32             /* the scales of the types below, behind d */
+#define KERN_SC 32             /* offset of the scales of the types below, after d */
 #define KERN_IQ4_XS_GROUP 2208
 #define KERN_IQ4_XS_CODES 160
 #define KERN_IQ4_XS_SUB 256 /* also of IQ3 */
@@ -166,7 +166,7 @@ _Static_assert(sizeof(struct kern_table) == KERN_N_LINE * sizeof(void (*)(void))
 #define KERN_IQ4_KS_GROUP 2240
 #define KERN_IQ5_KS_GROUP 2752
 
-/* Number i of a panel of a float type. */
+/* Return value i of a panel of a float type. */
 static inline float kern_float_at(enum kern_weight w, const uint8_t *panel, size_t i)
 {
     if (w == KERN_F32)
@@ -175,8 +175,8 @@ static inline float kern_float_at(enum kern_weight w, const uint8_t *panel, size
                          : kern_bf16_to_f32(kern_load16(panel + 2 * i));
 }
 
-/* Bytes of kern_weight_group() columns of a GGUF row, as kern_pack() reads it, and of what a row
- * has before them. */
+/* Return the bytes of kern_weight_group() columns of a GGUF row, as kern_pack() reads it; the bytes
+ * of a row before its blocks. */
 size_t kern_block_bytes(enum kern_weight w);
 size_t kern_row_head(enum kern_weight w);
 
@@ -189,8 +189,9 @@ size_t kern_row_head(enum kern_weight w);
 #define KERN_KV_Q4_CODES 256     /* bytes, likewise */
 #define KERN_KV_Q8_MOST 65504.0f /* the largest f16 */
 
-/* The number that a value's code of a Q4_0 store stands for; where it is in a block's values:
- * dimension d of the token in `slot`, in the low nibble or, where d / 16 is odd, the high one. */
+/* Return the number that a value's code of a Q4_0 store stands for; return where in a block's
+ * values the code of dimension d of the token in `slot` is: in the low nibble or, if d / 16 is odd,
+ * the high one. */
 static inline int32_t kern_kv_q4_number(uint8_t code)
 {
     return 2 * code - 15;

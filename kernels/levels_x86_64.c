@@ -14,7 +14,7 @@
 #define ARCH_REQ_XCOMP_PERM 0x1023 /* asm/prctl.h, since Linux 5.16 */
 #define XSTATE_TILE_DATA 18
 
-/* The states that the OS saves at a thread switch; 0 when it does not use XSAVE. */
+/* Return the states that the OS saves at a thread switch; 0 when it does not use XSAVE. */
 static uint32_t saved_states(void)
 {
     uint32_t a, b, c, d;
@@ -51,8 +51,8 @@ enum kern_isa kern_level_of_cpu(void)
     return KERN_ISA_AVX512;
 }
 
-/* May this process use AMX? CPUID 7 EDX: tiles, and products of bytes. XCR0: their configuration
- * and their data, for which Linux makes room when asked. */
+/* True: this process may use AMX. CPUID 7 EDX: tiles, and products of bytes. XCR0: their
+ * configuration and their data, for which Linux makes room when asked. */
 static bool may_use_amx(void)
 {
     const uint32_t need_7d = 1u << 24 | 1u << 25, states = 1u << 17 | 1u << 18;

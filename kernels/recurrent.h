@@ -1,7 +1,7 @@
 /* kernels/recurrent.h - arguments and definitions of the kernels of recurrent layers.
  *
  * Each call is a run of rows of one sequence, in order: it starts from the state that the rows
- * before it left, and leaves the state for the rows behind it. All sums are over taps or over the
+ * before it left, and leaves the state for the rows after it. All sums are over taps or over the
  * state, token by token, in one order; none is over rows. So a sequence that is cut into runs
  * anywhere gets the same bits, and rows computed one at a time (decode) equal those computed
  * together (prefill). A state is all zeros before the first row.
@@ -28,7 +28,7 @@
 #define KERN_MAX_TAP 8     /* most taps of a short convolution */
 #define KERN_MAX_STATE 256 /* most key dimensions of a delta rule's head */
 
-/* Floats of a state of n_row rows and n_column columns, with padding. */
+/* Return the number of floats of a state of n_row rows and n_column columns, with padding. */
 size_t kern_state_floats(size_t n_row, size_t n_column);
 
 /* A short causal convolution of each channel.

@@ -25,8 +25,8 @@ void buf_init(struct buf *b, size_t max);
 void buf_release(struct buf *b);
 void buf_clear(struct buf *b); /* len = 0, err = 0, memory kept */
 
-/* Replace the contents by bytes that outlive the buffer. They are not copied before more is added
- * or buf_detach() hands them on, and need no NUL behind them; `cap` is 0 until then. */
+/* Replace the contents by bytes that outlive the buffer. They are copied only when more is added or
+ * buf_detach() hands them on, and need no NUL after them; `cap` is 0 until then. */
 void buf_borrow(struct buf *b, const void *bytes, size_t n);
 
 int buf_reserve(struct buf *b, size_t more);
@@ -38,8 +38,8 @@ int buf_printf(struct buf *b, const char *format, ...) __attribute__((format(pri
 /* Drop the first n bytes (n <= len), moving the rest down. */
 void buf_consume(struct buf *b, size_t n);
 
-/* Hand the bytes to the caller (free with mem_free); the buffer is empty afterwards. NULL: there
- * are no bytes, or there is no memory for a copy of borrowed ones, which stay. */
+/* Return the bytes to the caller (free with mem_free); the buffer is empty afterwards. NULL: there
+ * are no bytes, or no memory to copy borrowed ones, which stay. */
 char *buf_detach(struct buf *b, size_t *len);
 
 #endif

@@ -1,4 +1,4 @@
-/* core/base/clock.h - the monotonic clock in several units, and the time of day.
+/* core/base/clock.h - the monotonic clock in several units, and the current time.
  *
  * Thread: any.
  * Memory: none.

@@ -1,7 +1,7 @@
 /* core/base/cpus.c - see cpus.h.
  *
  * Everything is read once from text files under /sys and /proc, below a root that tests replace by
- * a folder. Of each core the first allowed CPU goes to the front of the list, its siblings behind
+ * a folder. Of each core the first allowed CPU goes to the front of the list, its siblings after
  * all cores; both halves are then sorted by node, cache and number, which is the order that threads
  * are placed in. The quota is the least of the process's control group and all groups above it.
  */
@@ -53,7 +53,7 @@ static bool next_range(const char **list, uint32_t *from, uint32_t *to)
     return true;
 }
 
-/* Whether the list has a CPU of the mask that is below `limit`. */
+/* True: the list has a CPU of the mask that is below `limit`. */
 static bool list_meets(const char *list, const struct mask *m, uint32_t limit)
 {
     uint32_t from, to;
@@ -84,7 +84,7 @@ static bool read_of_cpu(const char *root, uint32_t cpu, const char *file, char *
     return read_text(path, text, size);
 }
 
-/* Whether an earlier CPU of the mask is on the same core. */
+/* True: an earlier CPU of the mask is on the same core. */
 static bool is_sibling(const char *root, const struct mask *m, uint32_t cpu)
 {
     char list[4096];
@@ -93,7 +93,7 @@ static bool is_sibling(const char *root, const struct mask *m, uint32_t cpu)
            list_meets(list, m, cpu);
 }
 
-/* The lowest CPU that shares the CPU's cache of the highest level. */
+/* Return the lowest CPU that shares the CPU's cache of the highest level. */
 static uint16_t cache_of(const char *root, uint32_t cpu)
 {
     char file[64], text[4096];
@@ -277,7 +277,7 @@ uint32_t cpus_n_nodes(const struct cpus *c)
     return c->nodes != 0 ? (uint32_t)__builtin_popcountll(c->nodes) : 1;
 }
 
-/* The number of caches: CPUs of one cache are neighbours among the cores. */
+/* Return the number of caches: CPUs of one cache are neighbours among the cores. */
 uint32_t cpus_n_caches(const struct cpus *c)
 {
     uint32_t n = 1;

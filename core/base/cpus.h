@@ -19,14 +19,16 @@
 struct cpus {
     uint32_t n;       /* CPUs in the affinity mask, at least 1 */
     uint32_t n_cores; /* different cores among them */
-    uint32_t quota;   /* whole CPUs' worth of time that the control group grants; 0: no limit */
+    uint32_t quota;   /* CPUs' worth of time that the control group grants, rounded down to whole
+                       * CPUs but at least 1; 0: no limit */
     uint64_t nodes;   /* bit i: memory node i (of the first 64) has one of the CPUs */
     /* First one CPU of each core, then the cores' other CPUs; in both parts CPUs of a node are
      * neighbours, and among these CPUs of a last-level cache. */
     struct cpu {
         uint16_t id;
         uint16_t node;  /* 0 when /sys names no node */
-        uint16_t cache; /* the lowest CPU that shares it, whether or not it is in the mask */
+        uint16_t cache; /* number of the lowest CPU that shares the last-level cache, in the mask or
+                         * not */
     } cpu[CPUS_MAX];    /* [n] */
 };
 
@@ -35,13 +37,13 @@ struct cpus {
  * QUIRE_DEBUG_MACHINE names such a folder for "". */
 void cpus_read(struct cpus *c, const char *root);
 
-/* Compute threads for `threads = 0`: one for each core, at most the quota. The I/O thread shares
- * the cores, since it needs some per cent of one; only beyond CPUS_SHARED cores without a second
- * CPU each, where a core costs less than a thread pool that waits for an interrupted member, one
- * core is left to it. */
+/* Return the compute threads for `threads = 0`: one for each core, at most the quota. The I/O
+ * thread shares the cores, since it needs some per cent of one; only beyond CPUS_SHARED cores
+ * without a second CPU each, where a core costs less than a thread pool that waits for an
+ * interrupted member, one core is left to it. */
 #define CPUS_SHARED 16
 uint32_t cpus_threads(const struct cpus *c);
-/* The number of last-level caches and of memory nodes that have one of the CPUs. */
+/* Return the number of last-level caches, of memory nodes, that have one of the CPUs. */
 uint32_t cpus_n_caches(const struct cpus *c);
 uint32_t cpus_n_nodes(const struct cpus *c);
 

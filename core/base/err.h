@@ -32,13 +32,13 @@ enum err {
 #undef XX
 };
 
-/* "NOMEM" for ERR_NOMEM; "UNKNOWN" for a number that is not in the list. */
+/* Return "NOMEM" for ERR_NOMEM; "UNKNOWN" for a number that is not in the list. */
 const char *err_name(int err);
 
-/* The sentence of the list, without a full stop. */
+/* Return the list's sentence for an error, without a full stop. */
 const char *err_text(int err);
 
-/* The nearest ERR_* for an errno value; ERR_IO when nothing fits better. */
+/* Return the nearest ERR_* for an errno value; ERR_IO if nothing fits better. */
 int err_from_errno(int errnum);
 
 #endif

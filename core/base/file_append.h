@@ -1,4 +1,4 @@
-/* core/base/file_append.h - opening a file that lines are appended to.
+/* core/base/file_append.h - opens a file that lines are appended to.
  *
  * Settings name these files, and they may be in a folder that others can write to: a symbolic link
  * there could lead to any file that the program may change. So a link is not followed.
@@ -11,12 +11,12 @@
 
 #include <sys/types.h>
 
-/* Open to append, never through a symbolic link as the last part of the path; created with `mode`
- * if it is not there. A FIFO without a reader is an error (ENXIO), and is not waited for. The
- * descriptor, or -1 with errno. */
+/* Open a file to append, never through a symbolic link as the last part of the path; it is created
+ * with `mode` if it is missing. A FIFO without a reader is an error (ENXIO), not a wait. Returns
+ * the descriptor, or -1 with errno. */
 int file_append_open(const char *path, mode_t mode);
 
-/* The sentence for an errno of an open() that follows no link. */
+/* Return the sentence for the errno of an open() with O_NOFOLLOW. */
 const char *file_append_error(int errnum);
 
 #endif

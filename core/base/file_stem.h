@@ -9,8 +9,8 @@
 
 #include <stddef.h>
 
-/* The last name in the path of a model's file, of a part of it or of its folder, without .gguf and
- * without the part's number. Returns its bytes: 0 for an empty path. */
+/* Set *stem to the last name in the path of a model's file, of a part of it or of its folder,
+ * without .gguf and the part's number. Returns the stem's length in bytes: 0 for an empty path. */
 size_t file_stem(const char *path, const char **stem);
 
 #endif

@@ -8,7 +8,7 @@
  *          return ERR_LIMIT;
  *
  * A piece that does not fit is not added, nor is any piece after it, so that a cut name never means
- * something else; `is_full` tells so, and the last call's result holds for all before it.
+ * something else; `is_full` is set then, and the last call's result holds for all earlier calls.
  *
  * Thread: one owner.
  * Memory: the caller's array, of one byte at least; it always ends with a NUL.

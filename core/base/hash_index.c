@@ -71,14 +71,15 @@ int hash_index_add(struct hash_index *x, uint64_t hash, uintptr_t item)
     return 0;
 }
 
-/* Fill the free slot `hole` with items behind it that belong there or before it. */
+/* Fill the free slot `hole` with a later item that belongs there or before it, and so on with that
+ * item's slot. */
 static void close_hole(struct hash_index *x, uint64_t hole)
 {
     const uint64_t mask = x->n_slots - 1;
 
     for (uint64_t i = (hole + 1) & mask; x->slots[i].item != 0; i = (i + 1) & mask) {
         if (((i - x->slots[i].hash) & mask) < ((i - hole) & mask))
-            continue; /* its own slot is behind the hole */
+            continue; /* the item's own slot is after the hole */
         x->slots[hole] = x->slots[i];
         hole = i;
     }

@@ -27,18 +27,19 @@ struct hash_walk {
     uint64_t hash, at;
 };
 
-/* Make room for so many items in all: until then hash_index_add() does not fail. */
+/* Make room for n items in total: up to then hash_index_add() cannot fail. */
 int hash_index_reserve(struct hash_index *x, uint64_t n);
 int hash_index_add(struct hash_index *x, uint64_t hash, uintptr_t item);
 /* Removing an item that is not in the index does nothing. */
 void hash_index_remove(struct hash_index *x, uint64_t hash, uintptr_t item);
 void hash_index_release(struct hash_index *x);
 
-/* The next item of w->hash, or 0. Begin with {.hash = …}, and again after each change. */
+/* Return the next item of w->hash, or 0. Begin with w = {.hash = …}, and begin again after each
+ * change of the index. */
 uintptr_t hash_index_next(const struct hash_index *x, struct hash_walk *w);
 
-/* XXH3 of a text, of a text without a NUL, and of two texts, with a seed of the process, because
- * clients choose the names. */
+/* Return the XXH3 of a text, of n bytes, of two texts. The seed differs from process to process,
+ * because clients choose the names. */
 uint64_t hash_of_text(const char *text);
 uint64_t hash_of_bytes(const char *text, size_t n);
 uint64_t hash_of_texts(const char *a, const char *b);

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-/* 0 to 15, or -1 for a character that is no hexadecimal digit. */
+/* Return 0 to 15, or -1 for a character that is not a hexadecimal digit. */
 static inline int hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
@@ -17,7 +17,7 @@ static inline int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Write 2 * n digits in lower case, and a NUL behind them. */
+/* Write 2 * n digits in lower case, and a NUL after them. */
 static inline void hex_write(char *out, const unsigned char *bytes, size_t n)
 {
     for (size_t i = 0; i < 2 * n; i++)

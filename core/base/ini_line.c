@@ -13,7 +13,7 @@
 
 static const char mark[] = "\xEF\xBB\xBF";
 
-/* The bytes before the line's text. */
+/* Return the bytes before the line's text. */
 static size_t n_leading(const char *line, bool is_first)
 {
     size_t n = 0, more;

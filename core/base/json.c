@@ -86,7 +86,7 @@ size_t json_n_chars(const char *text, size_t n)
     return chars;
 }
 
-/* Whether s[i..n) is a \uXXXX of any character but NUL. cJSON would read other letters as zeros. */
+/* True: s[i..n) is a \uXXXX of any character but NUL. cJSON would read other letters as zeros. */
 static bool is_unit(const char *s, size_t n, size_t i)
 {
     if (n - i < 6 || memcmp(s + i, "\\u0000", 6) == 0)
@@ -97,7 +97,7 @@ static bool is_unit(const char *s, size_t n, size_t i)
     return true;
 }
 
-/* Skip a string; i is behind its opening quote. Returns the index behind the closing one, n when
+/* Skip a string; i is after its opening quote. Returns the index after the closing quote, n if
  * there is none, SIZE_MAX for a NUL or an escape that JSON does not have. */
 static size_t skip_string(const char *s, size_t n, size_t i)
 {
@@ -114,7 +114,7 @@ static size_t skip_string(const char *s, size_t n, size_t i)
     return i < n ? i + 1 : n;
 }
 
-/* Whether JSON allows the character only in strings, escaped. cJSON takes it for a space. */
+/* True: JSON allows the character only in strings, escaped. cJSON takes it for a space. */
 static bool is_control(char c)
 {
     return (unsigned char)c < ' ' && c != '\t' && c != '\n' && c != '\r';
@@ -125,7 +125,7 @@ struct numbers {      /* kinds of numbers in a text */
     bool any_long;    /* one that cJSON cannot read as a whole */
 };
 
-/* Check the number at *i, and move behind it. */
+/* Check the number at *i and move *i past it. */
 static int check_number(const char *s, size_t n, size_t *i, struct numbers *found, const char **why)
 {
     const size_t from = *i, end = json_number_skip(s, n, from), length = end - from;

@@ -31,32 +31,32 @@ int json_parse(const char *text, size_t n, cJSON **out, const char **why);
  * stay in the tree, and numbers are doubles without their text. Errors as above. */
 int json_parse_up_to(const char *text, size_t n, size_t max_values, cJSON **out, const char **why);
 
-/* Find the value of an object's last member `key`, or of a list's element i, in the text,
- * unchanged. False when there is none. The text must have been parsed before: in invalid text the
- * result may be anything. */
+/* Find the text of an object's last member `key`, or of a list's element i; *value points into
+ * text. False: there is none. The text must have been parsed before: in invalid text the result may
+ * be anything. */
 bool json_member_text(const char *text, size_t n, const char *key, const char **value, size_t *len);
 bool json_element_text(const char *text, size_t n, size_t i, const char **value, size_t *len);
 
-/* Whether cJSON failed to allocate on this thread since json_watch(). A caller that builds a tree
- * by many calls asks once, at the end: after a failure cJSON's functions ignore the NULL that they
- * get. json_parse() watches as well. */
+/* json_is_incomplete() is true if cJSON failed to allocate on this thread since json_watch(). A
+ * caller that builds a tree by many calls asks once, at the end: after a failure cJSON's functions
+ * ignore the NULL that they get. json_parse() watches as well. */
 void json_watch(void);
 bool json_is_incomplete(void);
 
 /* Put a new item into an object under a name (a copy), or at the end of a list (name NULL). The
- * item is taken in any case; NULL stands for an item whose creation failed. Returns the item, or
- * NULL when there was no memory for one or the other. */
+ * item is taken in any case; item NULL means that its creation failed. Returns the item, or NULL:
+ * out of memory. */
 cJSON *json_put(cJSON *to, const char *name, cJSON *item /* takes */);
 /* Put an item that borrows the contents of `of`. (cJSON's own function loses the item when there is
  * no memory for the name.) */
 cJSON *json_put_reference(cJSON *to, const char *name, const cJSON *of);
 
-/* Whether the string literal s[0..n), with its quotes, stands for `text`. */
+/* True: the string literal s[0..n), with its quotes, stands for `text`. */
 bool json_text_is(const char *s, size_t n, const char *text);
 
 bool json_is_utf8(const char *text, size_t n);
 
-/* Code points in text[0..n), which is UTF-8. */
+/* Return the number of code points in text[0..n), which is UTF-8. */
 size_t json_n_chars(const char *text, size_t n);
 
 /* Add "text" with quotes and all escapes that JSON needs; the text is UTF-8. */

@@ -20,10 +20,11 @@ struct names {
     size_t mask;
 };
 
-/* The slot of the name, or the empty slot where it would be put. */
+/* Return the slot of the name, or the empty slot where it would be put. */
 static cJSON **name_slot(const struct names *t, const char *name)
 {
-    static const char address; /* its address differs from process to process: the seed */
+    static const char address; /* the seed: this variable's address differs from process to
+                                * process */
     size_t at = XXH3_64bits_withSeed(name, strlen(name), (uintptr_t)&address) & t->mask;
 
     while (t->slots[at] != NULL && strcmp(t->slots[at]->string, name) != 0)

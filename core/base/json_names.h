@@ -1,4 +1,4 @@
-/* core/base/json_names.h - remove repeated member names from the objects of a JSON tree.
+/* core/base/json_names.h - removes repeated member names from the objects of a JSON tree.
  *
  * RFC 8259, section 4, leaves open what a repeated name means. If a tree kept both members, one
  * could be validated and the other used. As in Python's json module, the last value is kept, where

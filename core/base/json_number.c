@@ -74,7 +74,7 @@ struct cursor { /* a position in a text that is valid JSON */
     size_t n, i;
 };
 
-/* Move behind the string whose opening quote is before the cursor. */
+/* Move the cursor past the string whose opening quote is right before it. */
 static void pass_string(struct cursor *at)
 {
     while (at->i < at->n && at->s[at->i] != '"')
@@ -82,7 +82,8 @@ static void pass_string(struct cursor *at)
     at->i++;
 }
 
-/* Find the next number of the text: its length, or 0 at the end; the cursor moves behind it. */
+/* Find the next number of the text and move the cursor past it. Returns its length, or 0 at the
+ * end. */
 static size_t next_number(struct cursor *at, const char **number)
 {
     while (at->i < at->n) {
@@ -202,7 +203,7 @@ static const char *decimal_text(const struct json_decimal *d)
     return d->literal != NULL ? d->literal : d->room;
 }
 
-/* The exponent of the text behind the e, within MAX_EXPONENT: strtoll() saturates. */
+/* Return the exponent in the text after the e, clamped to MAX_EXPONENT: strtoll() saturates. */
 static int64_t exponent_of(const char *text)
 {
     const long long e = strtoll(text, NULL, 10);

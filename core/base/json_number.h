@@ -21,26 +21,27 @@
 
 #define JSON_MAX_INT_DIGITS 4300 /* most digits of a whole number, Python's own limit */
 
-/* The index behind the number at i, which begins with a sign or a digit; SIZE_MAX when it is not a
- * JSON number. */
+/* Return the index after the number at i, which begins with a sign or a digit; SIZE_MAX: it is not
+ * a JSON number. */
 size_t json_number_skip(const char *s, size_t n, size_t i);
-/* Whether the text has neither a point nor an exponent, so that Python reads an int; and whether it
- * is also so short that a double prints as the same text. */
+/* json_number_is_whole_text() is true if the text has neither a point nor an exponent, so that
+ * Python reads an int; json_number_is_short_text() if it is also so short that a double prints as
+ * the same text. */
 bool json_number_is_whole_text(const char *text, size_t n);
 bool json_number_is_short_text(const char *text, size_t n);
 
-/* Whether a number of n bytes is longer than cJSON can read; and overwrite such numbers by zeros in
- * a text that json_number_skip() accepts. */
+/* True: a number of n bytes is longer than cJSON can read. json_number_blank_long() overwrites such
+ * numbers by zeros in a text whose numbers json_number_skip() accepts. */
 bool json_number_is_long_text(size_t n);
 void json_number_blank_long(char *text, size_t n);
 
 /* Give the numbers of `tree` their literals; text[0..n) is the text that it was parsed from, and
  * the tree has all its members in order. 0 or ERR_NOMEM. */
 int json_number_keep(cJSON *tree, const char *text, size_t n);
-/* The text of a number as the client wrote it; NULL: it is a short whole number, or the program
- * made it. */
+/* Return the text of a number as the client wrote it; NULL: it is a short whole number, or the
+ * program made it. */
 const char *json_number_literal(const cJSON *v);
-/* The literal, else the shortest text that reads back as the same double, in `room`. */
+/* Return the literal or, in `room`, the shortest text that reads back as the same double. */
 const char *json_number_text(const cJSON *v, char room[static 32]);
 void json_add_number(struct buf *b, const cJSON *v);
 
@@ -49,17 +50,19 @@ void json_add_number(struct buf *b, const cJSON *v);
 struct json_decimal {
     const char *literal; /* NULL: the text is in `room` */
     char room[32];
-    size_t from, to; /* the digits in the text, one of which may be the point; equal: it is zero */
+    size_t from, to; /* text[from..to): the digits, one of which may be the point; from == to: the
+                      * number is zero */
     int64_t n_digits, scale;
     bool is_negative;
 };
 
 void json_decimal_read(struct json_decimal *d, const cJSON *number);
-/* Digit i of the number, as a character; '0' behind the last. Costs at most a walk to its place. */
+/* Return digit i of the number as a character; '0' after the last digit. Costs at most a walk to
+ * its place. */
 char json_decimal_digit(const struct json_decimal *d, int64_t i);
-/* < 0, 0, > 0: the order of the exact values. */
+/* Return < 0, 0 or > 0, the order of the exact values. */
 int json_decimal_compare(const struct json_decimal *a, const struct json_decimal *b);
 int json_number_compare(const cJSON *a, const cJSON *b);
-bool json_number_is_whole(const cJSON *v); /* 1.0 and 1e5 are */
+bool json_number_is_whole(const cJSON *v); /* true also for 1.0 and 1e5 */
 
 #endif

@@ -11,11 +11,11 @@
 
 enum state {
     AT_VALUE = 0,     /* a value must come */
-    AT_VALUE_OR_END,  /* behind [ */
-    AT_NAME_OR_END,   /* behind { */
-    AT_NAME,          /* behind a comma of an object */
+    AT_VALUE_OR_END,  /* after [ */
+    AT_NAME_OR_END,   /* after { */
+    AT_NAME,          /* after a comma of an object */
     AT_COLON,
-    AT_NEXT,          /* behind a value: a comma, or the end of the container */
+    AT_NEXT,          /* after a value: a comma, or the end of the container */
     IN_STRING,
     IN_ESCAPE,
     IN_UNIT,          /* in the digits of \uXXXX */
@@ -268,11 +268,11 @@ bool json_scan_is_in_string(const struct json_scan *s)
 
 struct cut {
     size_t n;             /* bytes that are kept */
-    bool is_in_string;    /* a quote must be added behind them */
+    bool is_in_string;    /* a quote must be added after the kept bytes */
     struct json_scan at;  /* the state there: containers that are open */
 };
 
-/* The longest beginning of the text that can be closed. */
+/* Return the longest beginning of the text that can be closed. */
 static struct cut longest_cut(const char *text, size_t n)
 {
     struct cut cut = {0};

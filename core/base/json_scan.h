@@ -22,28 +22,29 @@ enum json_event {               /* several events of one byte are or-ed */
     JSON_EVENT_BAD = 1,         /* the byte is not allowed here; all bytes after it are bad too */
     JSON_EVENT_BEGIN = 2,       /* the first byte of a value */
     JSON_EVENT_END = 4,         /* the last byte of a value */
-    JSON_EVENT_ENDED = 8,       /* a number ended with the byte before */
+    JSON_EVENT_ENDED = 8,       /* a number ended with the previous byte */
     JSON_EVENT_OPEN_NAME = 16,  /* the quote before a member's name */
-    JSON_EVENT_CLOSE_NAME = 32, /* the quote behind it */
+    JSON_EVENT_CLOSE_NAME = 32, /* the quote after a member's name */
 };
 
 struct json_scan {
     uint8_t state;
     uint8_t n_digits;    /* digits of \uXXXX so far */
     uint8_t n_literal;   /* letters of true, false, null so far */
-    char literal;        /* its first letter */
+    char literal;        /* first letter of that literal */
     bool is_name;        /* the string is a member's name */
     uint16_t unit, high; /* UTF-16 units; `high`: the first half of a pair, or 0 */
     uint32_t depth;      /* objects and lists that are open */
-    uint8_t objects[(JSON_MAX_DEPTH + 7) / 8]; /* a bit each: it is an object */
+    uint8_t objects[(JSON_MAX_DEPTH + 7) / 8]; /* a bit for each open container: 1: object, 0:
+                                                * list */
 };
 
 void json_scan_init(struct json_scan *s);
 
-/* The json_events of the next byte, or-ed. */
+/* Scan the next byte. Returns its json_events, or-ed. */
 unsigned json_scan_byte(struct json_scan *s, char c);
 
-/* Whether the next byte is inside a string and not part of an escape. */
+/* True: the next byte is inside a string and not part of an escape. */
 bool json_scan_is_in_string(const struct json_scan *s);
 
 /* Append the object or list text[0..n), which may be cut anywhere, and close it: a string that was

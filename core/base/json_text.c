@@ -20,8 +20,8 @@ static size_t skip_text_blanks(const char *s, size_t n, size_t i)
     return i;
 }
 
-/* The index behind the string whose quote is at i: it ends at the first quote that an odd number of
- * backslashes does not precede. */
+/* Return the index after the string whose opening quote is at i: it ends at the first quote that is
+ * not preceded by an odd number of backslashes. */
 static size_t skip_string(const char *s, size_t n, size_t i)
 {
     const size_t begin = i + 1;
@@ -41,7 +41,7 @@ static size_t skip_string(const char *s, size_t n, size_t i)
     return n;
 }
 
-/* The index behind the value that begins at i. */
+/* Return the index after the value that begins at i. */
 static size_t skip_value(const char *s, size_t n, size_t i)
 {
     size_t depth = 0;

@@ -53,7 +53,7 @@ static inline void list_unlink(struct list *link)
     list_init(link);
 }
 
-/* Move all of `from`, in its order, behind the last of `head`; `from` is empty afterwards. */
+/* Append all elements of `from`, in their order, to `head`; `from` is empty afterwards. */
 static inline void list_move_back(struct list *head, struct list *from)
 {
     if (list_is_empty(from))

@@ -66,7 +66,7 @@ static void put_time(struct line *l)
     put_log_text(l, buf);
 }
 
-/* Whether the value may stand without quotes, as a JSON number. */
+/* True: the value may stand without quotes, as a JSON number. */
 static bool is_number(const char *s, size_t n)
 {
     size_t i = (n > 0 && s[0] == '-') ? 1 : 0;
@@ -83,7 +83,7 @@ static bool is_number(const char *s, size_t n)
     return dots <= 1;
 }
 
-/* Length of one value: up to the next blank, or the closing quote of a quoted one. */
+/* Return the length of one value: up to the next blank, or the closing quote of a quoted one. */
 static size_t value_len(const char *s)
 {
     size_t n = 0;
@@ -96,8 +96,8 @@ static size_t value_len(const char *s)
     return s[n] == '"' ? n + 1 : n;
 }
 
-/* Bytes at s that belong together: an escape, a UTF-8 character, a single byte; 0: invalid or
- * cut. */
+/* Return how many bytes at s belong together: an escape, a UTF-8 character, a single byte; 0:
+ * invalid or cut. */
 static size_t unit_len(const char *s, size_t n)
 {
     size_t want = 1;
@@ -199,7 +199,7 @@ static ucs4_t char_at(const char *s, size_t n, size_t *len)
     return got > 0 ? c : NO_CHAR;
 }
 
-/* Whether the character moves, hides or reorders text on a terminal, or ends a line. */
+/* True: the character moves, hides or reorders text on a terminal, or ends a line. */
 static bool is_harmful(ucs4_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x2028 && c <= 0x202e) ||

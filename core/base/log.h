@@ -29,8 +29,8 @@ enum log_level { LOG_DEBUG = 0, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF };
 /* Set what is written, and how. Call before other threads start; default: info, plain, stderr. */
 void log_setup(enum log_level level, bool as_json, int fd);
 
-/* Write to a file instead: created with 0640 if it is not there, appended to, never through a
- * symbolic link. ERR_IO with a sentence in `err`. `path` is copied. */
+/* Write log lines to a file instead: it is created with 0640 if missing, appended to, and never
+ * opened through a symbolic link. ERR_IO with a sentence in `err`. `path` is copied. */
 int log_open_file(const char *path, char *err, size_t err_len);
 
 /* Start the thread that writes the lines. ERR_NOMEM or ERR_INTERNAL: callers keep writing them. */
@@ -38,7 +38,7 @@ int log_start(void);
 
 /* Open the file again by its path, so that the old one may be renamed. No line is lost: lines in
  * the ring go to one of the two files. If the file cannot be opened, the old one stays in use, and
- * a line tells so. Does nothing without a file. Asynchronous; I/O thread. */
+ * a log line says so. Does nothing without a file. Asynchronous; I/O thread. */
 void log_reopen(void);
 
 /* Wait until all earlier lines are written, but no longer than about `wait_ms`. For threads that
@@ -50,10 +50,10 @@ bool log_flush(unsigned wait_ms);
  * written directly. Call it before the process ends, when no other thread logs any more. */
 bool log_stop(unsigned wait_ms);
 
-/* Number of lines that were never written, since the start. */
+/* Return the number of lines since the start that were never written. */
 uint64_t log_dropped(void);
 
-/* Whether this level is written. Lets a caller skip the work of composing a line. */
+/* True: this level is written. Lets a caller skip the work of composing a line. */
 bool log_is_on(enum log_level level);
 
 /* `format` gives key=value pairs separated by single blanks; a value that may hold blanks

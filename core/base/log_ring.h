@@ -17,14 +17,14 @@
 
 struct log_ring;
 
-/* n_slots is a power of two. ERR_NOMEM. */
+/* Create a ring; n_slots is a power of two. ERR_NOMEM. */
 int log_ring_create(struct log_ring **out, uint32_t n_slots);
 void log_ring_destroy(struct log_ring **ring);
 
 /* Copy a line of at most LOG_LINE_MAX bytes. False: the ring is full, the line is not in it. */
 bool log_ring_put(struct log_ring *ring, const char *line, size_t n);
 
-/* Lines put so far; any thread. */
+/* Return the number of lines put so far; any thread. */
 uint64_t log_ring_n_put(const struct log_ring *ring);
 
 /* Take the oldest line into `line` (LOG_LINE_MAX bytes). Returns its length; 0: no line is

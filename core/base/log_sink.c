@@ -38,7 +38,7 @@ static struct {
     sem_t work;                   /* posted for each line and each order */
     pthread_t thread;
     struct log_ring *ring;
-    char *path; /* of the file, or NULL: the descriptor is borrowed */
+    char *path; /* path of the log file, or NULL: the descriptor is borrowed */
     int fd;
     uint64_t told;   /* value of `dropped` that a line has reported */
     bool is_mid_line; /* the last write ended within a line */
@@ -298,7 +298,8 @@ bool log_stop(unsigned wait_ms)
     until.tv_nsec %= 1000000000;
     if (pthread_timedjoin_np(sink.thread, NULL, &until) != 0) {
         atomic_store(&sink.mode, MODE_MUTED);
-        pthread_detach(sink.thread); /* it ends with the process, or when it can write again */
+        pthread_detach(sink.thread); /* the thread ends with the process, or when it can write
+                                      * again */
         return false;
     }
     atomic_store(&sink.mode, MODE_DIRECT);

@@ -20,7 +20,7 @@ static const struct pair LN_2 = {0x1.62e42fefa39efp-1, 0x1.abc9e3b39803fp-56};
 
 /* ---- pairs: exact sums and products ---- */
 
-/* The exact sum, for |a| >= |b|. */
+/* Return the exact sum, for |a| >= |b|. */
 static struct pair ordered_sum(double a, double b)
 {
     const double hi = a + b;
@@ -69,7 +69,7 @@ static struct pair divide(struct pair a, struct pair b)
 
 /* ---- exp and log of pairs ---- */
 
-/* e^x for |x| < 746: 2^k e^r, |r| <= ln(2) / 2, by Taylor's series up to r^24 / 24!. */
+/* Return e^x for |x| < 746: 2^k e^r, |r| <= ln(2) / 2, by Taylor's series up to r^24 / 24!. */
 static double exp_of(struct pair x)
 {
     const double k = rint(x.hi * 0x1.71547652b82fep0);
@@ -102,7 +102,7 @@ static struct pair log_of(double x)
     return add_pairs(multiply(LN_2, (struct pair){e, 0}), (struct pair){2 * p.hi, 2 * p.lo});
 }
 
-/* e^x within the bounds of doubles; beyond them the result is infinite or zero. */
+/* Return e^x; beyond the range of doubles the result is infinite or zero. */
 static double exp_within(struct pair x)
 {
     if (x.hi > 709.8)
@@ -129,7 +129,7 @@ double maths_log(double x)
     return x == 0 ? -INFINITY : x > 0 ? x : NAN;
 }
 
-/* x^n by multiplications alone: as precise, and much faster. */
+/* Return x^n by multiplications only: as precise as power_of(), and much faster. */
 static double whole_power_of(double x, unsigned n)
 {
     struct pair square = {x, 0}, p = {1, 0};
@@ -142,7 +142,7 @@ static double whole_power_of(double x, unsigned n)
     return p.hi;
 }
 
-/* Whether all powers are well within the range of doubles. */
+/* True: all powers are well within the range of doubles. */
 static bool has_whole_powers(double x, double y)
 {
     return y >= 1 && y <= 32 && y == rint(y) && x > 0x1p-14 && x < 0x1p14;
@@ -160,7 +160,7 @@ static double power_of(double x, double y)
     return exp_within(multiply(l, (struct pair){y, 0}));
 }
 
-/* Whether C's pow() has an exact result for these, the same in every library. */
+/* True: C's pow() has an exact result for these, the same in every library. */
 static bool is_special(double x, double y)
 {
     return x == 0 || y == 0 || !isfinite(x) || !isfinite(y);
@@ -190,7 +190,7 @@ double maths_pow(double x, double y)
 
 #define FAR 0x1p40 /* beyond every angle of a model; larger ones are reduced by fmod() */
 
-/* x minus q times pi / 2; |x| <= pi / 4 then. */
+/* Return x minus q times pi / 2, for a q that makes |x| <= pi / 4. */
 static struct pair reduce(double x, double q)
 {
     const struct pair r = sum(x - q * HALF_PI_1, -q * HALF_PI_2);

@@ -1,7 +1,7 @@
 /* core/base/maths.h - exp, log, powers, sine and cosine, with the same bits everywhere.
  *
  * The results of a C library differ between libraries, their versions and the instructions of a CPU
- * (glibc's exp and pow, with and without fma). Functions whose results reach a model's numbers, a
+ * (glibc's exp and pow, with and without fma). Functions whose results reach a model's weights, a
  * prompt or an answer are computed here instead: a sequence of IEEE 754 operations on doubles and
  * pairs of them (the compiler's contraction is off), so promise P1 holds from one machine to the
  * next.
@@ -21,7 +21,8 @@ double maths_exp2(double x);
 double maths_log(double x);
 double maths_pow(double x, double y);
 
-/* |x| from 2^24 on: defined too, but less and less precise. Infinities and NaN give NaN. */
+/* For |x| >= 2^24 the result is defined, too, but less and less precise. Infinities and NaN give
+ * NaN. */
 void maths_sin_cos(double x, double *sine, double *cosine);
 
 #endif

@@ -18,8 +18,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LARGE_BYTES (256 << 10) /* from here on a block is mapped on its own */
-#define LAZY_BYTES ((size_t)1 << 20) /* from here on zeroing by the page is worth a system call */
+#define LARGE_BYTES (256 << 10) /* blocks of at least so many bytes are mapped one by one */
+#define LAZY_BYTES ((size_t)1 << 20) /* for blocks of at least so many bytes, returning pages is
+                                      * faster than clearing them */
 
 /* Allocations still allowed before failing on purpose; negative = no failure wanted. */
 static atomic_int_fast64_t fail_countdown = -1;
@@ -52,7 +53,7 @@ void mem_torture_attach(void)
     torture = p != MAP_FAILED ? p : NULL;
 }
 
-/* Whether this allocation must fail. Each thread takes one number, so exactly n_to_fail of them
+/* True: this allocation must fail. Each thread takes one number, so exactly n_to_fail of them
  * fail. */
 static int is_tortured(bool of_process)
 {

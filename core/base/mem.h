@@ -23,20 +23,20 @@ void mem_free(void *p);                   /* mem_free(NULL) is fine */
 char *mem_strdup(const char *s);
 void *mem_dup(const void *p, size_t bytes);
 
-/* Call at start: large blocks are the kernel's own, whatever was freed before, so that their pages
- * cost nothing until they are written and go back when they are freed. */
+/* Call at start. Afterwards malloc() maps large blocks one by one, whatever was freed before, so
+ * that their pages cost no RAM until they are written and are returned when they are freed. */
 void mem_tune(void);
-/* Return freed memory that the allocator still holds, after much was freed. A millisecond or
- * more. */
+/* Return freed memory that the allocator still holds to the kernel. Called after much was freed;
+ * takes a millisecond or more. */
 void mem_trim(void);
 
-/* Zeroed, 64-byte aligned; for tables that kernels read. Freed by mem_free(). */
+/* Allocate zeroed memory, 64-byte aligned, for tables that kernels read. Freed by mem_free(). */
 void *mem_aligned(size_t count, size_t bytes);
 
 #define MEM_HUGE_PAGE ((size_t)2 << 20)
 
-/* Big arenas (packed weights, KV): anonymous pages, zeroed, advised to use huge pages,
- * aligned to 2 MiB. mem_unmap() wants the same size back; NULL is allowed. */
+/* Map a big arena (packed weights, KV): anonymous zeroed pages, aligned to 2 MiB, with the advice
+ * to use huge pages. mem_unmap() takes the same size; NULL is allowed. */
 void *mem_map(size_t bytes);
 void mem_unmap(void *p, size_t bytes);
 
@@ -47,7 +47,7 @@ void mem_guard_end(void);
 
 /* Tests: let n allocations through this header succeed, then fail every one; -1 = never fail. */
 void mem_fail_after(int64_t n);
-/* Whether the countdown reached a failing allocation since mem_fail_after(). */
+/* True: the countdown reached a failing allocation since mem_fail_after(). */
 int mem_has_failed(void);
 
 /* Debug build: failures set from outside. QUIRE_DEBUG_TORTURE names a file of one struct

@@ -24,22 +24,23 @@ struct name_list_item {
     size_t len;
 };
 
-/* Whether it is a list by NAME_LIST_RULE, of at most NAME_LIST_MAX_TEXT bytes. */
+/* True: the text is a list by NAME_LIST_RULE, of at most NAME_LIST_MAX_TEXT bytes. */
 bool name_list_is_valid(const char *text);
 
-/* Read the next item of *text and move behind it; false: there are no more. *text is the list at
- * first; NULL is an empty one. */
+/* Read the next item of *text and move *text past it; false: there are no more. *text is the list
+ * at first; NULL is an empty list. */
 bool name_list_next(const char **text, struct name_list_item *out);
 
 bool name_list_is_pattern(const struct name_list_item *item);
 
-/* Whether the list has this name, byte by byte. */
+/* True: the list has this name, compared byte by byte. */
 bool name_list_has(const char *list, const char *name);
-/* Whether one of its patterns matches. Time: at most the name's length times the pattern's. */
+/* True: one of the list's patterns matches `name`. Time: at most the name's length times the
+ * pattern's. */
 bool name_list_matches(const char *list, const char *name);
 
-/* The name without the tag ":latest", which Ollama's clients use for any version; false: it has no
- * such tag, or is longer than any name. */
+/* Copy the name without the tag ":latest", which Ollama's clients use for any version; false: it
+ * has no such tag, or is longer than any name. */
 bool name_list_untag(const char *name, char out[NAME_LIST_MAX_BARE]);
 
 #endif

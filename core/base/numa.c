@@ -20,7 +20,7 @@
 
 /* ---- the plan ---- */
 
-/* The node of a thread; threads beyond the last CPU count as there (topology.c). */
+/* Return the node of a thread; threads beyond the last CPU count as there (topology.c). */
 static uint32_t node_of(const struct cpus *c, uint32_t thread)
 {
     return c->cpu[thread < c->n ? thread : c->n - 1].node;
@@ -136,7 +136,7 @@ int numa_spread(const struct numa *numa, void *p, size_t bytes)
     return set_policy(p, huge_pages(bytes), MPOL_INTERLEAVE, all_nodes(numa));
 }
 
-/* The end of part i of n. */
+/* Return the end of part i of n. */
 static size_t part_end(size_t bytes, uint32_t i, uint32_t n)
 {
     const size_t each = huge_pages((bytes + n - 1) / n);

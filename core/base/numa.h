@@ -1,4 +1,4 @@
-/* core/base/numa.h - on which memory nodes the pages of large mappings lie.
+/* core/base/numa.h - places the pages of large mappings on memory nodes.
  *
  * Where the threads' CPUs are on one node, nothing is done: the kernel's own placement is as good.
  * On several nodes there are two modes:
@@ -43,14 +43,13 @@ enum numa_mode {
 struct numa {
     enum numa_mode mode;
     uint32_t n;                       /* number of nodes; 0 with NUMA_OFF */
-    uint8_t nodes[NUMA_MAX_NODES];    /* in the order of the threads */
+    uint8_t nodes[NUMA_MAX_NODES];    /* [n] node numbers, in the order of the threads */
     double local_gbps, interleaved_gbps; /* measured reading rates, if both were tried
                                           * (numa_choice.h) */
 };
 
-/* Whether the first n_threads of the CPUs (see thread_pool.h) are equally many on each of their
- * nodes, within an eighth, with those of a node in a row. Also true where they are all on one of
- * several nodes. */
+/* True: of the CPUs of the first n_threads threads (see thread_pool.h) each node has equally many,
+ * within an eighth, in a row. Also true if they are all on one of several nodes. */
 bool numa_can_be_local(const struct cpus *cpus, uint32_t n_threads);
 
 /* Plan the placement for threads on these CPUs. NUMA_OFF where the machine has one node, or more
@@ -59,7 +58,7 @@ bool numa_can_be_local(const struct cpus *cpus, uint32_t n_threads);
 void numa_plan(struct numa *numa, const struct cpus *cpus, uint32_t n_threads,
                enum numa_mode wanted);
 
-/* The number of parts of weights: 1 unless they are placed locally. */
+/* Return the number of parts that weights have: 1 unless they are placed locally. */
 uint32_t numa_n_parts(const struct numa *numa);
 
 /* Place a mapping of mem_map() before its pages are touched. numa_place(): a mapping of equal
@@ -69,12 +68,12 @@ int numa_place(const struct numa *numa, void *p, size_t bytes);
 int numa_spread(const struct numa *numa, void *p, size_t bytes);
 
 /* Count the pages on node i, of the first 64, as count[i], by one page in each `stride` bytes from
- * p on. Pages that were not touched become so. Returns the pages seen, 0 where the kernel refuses
- * to tell. */
+ * p on. Pages that were not touched become so. Returns the number of pages looked at, 0 if the
+ * kernel refuses. */
 uint64_t numa_count(const void *p, size_t bytes, size_t stride, uint64_t count[64]);
 
-/* The share, from 0 to 1, of a mapping placed by numa_place() that is where it was planned: one
- * page of every huge page counts. 1 where nothing was planned or nothing can be told. */
+/* Return the share, from 0 to 1, of a mapping placed by numa_place() that lies where it was
+ * planned, by one page of every huge page. 1 if nothing was planned or the kernel does not tell. */
 double numa_placed_share(const struct numa *numa, const void *p, size_t bytes);
 
 const char *numa_mode_name(enum numa_mode mode);

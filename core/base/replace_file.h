@@ -2,9 +2,8 @@
  * failure.
  *
  * A new file is written under a name of its own beside the file that it replaces. When it is
- * complete, replace_file() has its bytes on the disk before they get the name, and the name on the
- * disk before it returns. Everything else in this program that renames calls it, but for
- * engine_io/store_folder.c.
+ * complete, replace_file() syncs its bytes to the disk, renames it, and syncs the folder before it
+ * returns. Everything else in this program that renames calls it, but for engine_io/store_folder.c.
  *
  * Thread: any; waits for the disk.
  * Memory: none.
@@ -17,7 +16,7 @@
  * `part`. Both are in one folder, or in two of one file system. */
 int replace_file(int fd, const char *part, const char *path);
 
-/* Do as replace_file() for a file whose bytes are on the disk already. */
+/* Like replace_file(), for a file whose bytes are on the disk already. */
 int rename_file(const char *from, const char *to);
 
 /* Sync the folder that `path` is in: the name of a file that was made, linked or renamed there is

@@ -16,10 +16,10 @@
 #define SPANS_MAX ((size_t)1 << 21) /* 32 MiB; a message of a chat has some ten */
 
 struct span {
-    size_t from, to; /* from < to: the byte behind the last */
+    size_t from, to; /* bytes from .. to - 1; from < to */
 };
 
-struct spans { /* zero is empty */
+struct spans { /* all zero: no spans */
     struct span *at;
     size_t n, cap;
     int err;
@@ -30,9 +30,9 @@ void spans_release(struct spans *s);
 int spans_add(struct spans *s, size_t from, size_t to);
 /* Remove all bytes from `end` on. */
 void spans_cut(struct spans *s, size_t end);
-/* The number of the first span that ends behind `pos`; n if there is none. */
+/* Return the index of the first span that ends after `pos`; n if there is none. */
 size_t spans_find(const struct spans *s, size_t pos);
-/* Whether all bytes of [from, to) are in one span. */
+/* True: all bytes of [from, to) are in one span. */
 bool spans_cover(const struct spans *s, size_t from, size_t to);
 
 #endif

@@ -21,7 +21,7 @@ struct stop_signals_options {
     uint32_t kill_after_ms;
 };
 
-/* ERR_NOMEM, ERR_INTERNAL (no thread). */
+/* Block the signals and start the thread. ERR_NOMEM; ERR_INTERNAL: no thread could be started. */
 int stop_signals_open(struct stop_signals **out, const struct stop_signals_options *options);
 /* After this `told` is not called any more; nothing else changes. */
 void stop_signals_mute(struct stop_signals *s); /* NULL is allowed */

@@ -15,7 +15,7 @@
 #include <unictype.h>
 
 #define REPLACEMENT 0xFFFD
-#define CAPITAL_SIGMA 0x3A3 /* its small form depends on its place in a word */
+#define CAPITAL_SIGMA 0x3A3 /* the lower case of sigma depends on its place in a word */
 #define FINAL_SIGMA 0x3C2
 #define SMALL_SIGMA 0x3C3
 
@@ -210,8 +210,8 @@ static int put_case(struct buf *out, const char *s, size_t len, enum unicode_cas
     return from == room ? buf_add(out, room, n) : buf_add(out, s, len);
 }
 
-/* Whether the sigma at s[i] is the last letter of a word: some letter is before it and none after
- * it, not counting apostrophes and the like. */
+/* True: the sigma at s[i] is the last letter of a word: some letter is before it and none after it,
+ * not counting apostrophes and the like. */
 static bool is_final_sigma(const char *s, size_t n, size_t i)
 {
     size_t len, j = i;

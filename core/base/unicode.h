@@ -16,19 +16,19 @@
 
 struct buf;
 
-/* The character at s (n >= 1) and its bytes. */
+/* Return the character at s (n >= 1); *len gets its bytes. */
 uint32_t unicode_at(const char *s, size_t n, size_t *len);
-/* Bytes of the character that ends right before s + n; n >= 1. */
+/* Return the bytes of the character that ends right before s + n; n >= 1. */
 size_t unicode_last(const char *s, size_t n);
 size_t unicode_count(const char *s, size_t n);
-/* The byte at which character number `k` begins; n when there are fewer. */
+/* Return the offset of the byte at which character number `k` begins; n if there are fewer. */
 size_t unicode_offset(const char *s, size_t n, size_t k);
 /* Append a character; cp is at most U+10FFFF and not a surrogate. */
 int unicode_put(struct buf *out, uint32_t cp);
 
-/* str.isspace() and friends, of one character. */
+/* Python's str.isspace() and the like, for one character. */
 bool unicode_is_space(uint32_t cp);
-bool unicode_is_line_end(uint32_t cp); /* where str.splitlines() splits */
+bool unicode_is_line_end(uint32_t cp); /* true: Python's str.splitlines() splits here */
 bool unicode_is_printable(uint32_t cp);
 bool unicode_is_alpha(uint32_t cp);
 bool unicode_is_decimal(uint32_t cp);
@@ -42,7 +42,7 @@ int unicode_decimal_value(uint32_t cp); /* 0..9, or -1 */
 /* \s and \w of regular expressions (Unicode's annex C of UTS 18). */
 bool unicode_is_white(uint32_t cp);
 bool unicode_is_word(uint32_t cp);
-/* Whether it may begin an identifier, or continue one. */
+/* True: the character may begin an identifier (first), or continue one. */
 bool unicode_is_name(uint32_t cp, bool first);
 
 enum unicode_case {

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <unistr.h>
 
-/* Bytes of the well-formed character at s, 0 if there is none; n >= 1. */
+/* Return the bytes of the well-formed character at s, 0 if there is none; n >= 1. */
 static inline size_t utf8_len(const uint8_t *s, size_t n)
 {
     const int len = s[0] < 0x80 ? 1 : u8_mblen(s, n);

@@ -1,4 +1,4 @@
-/* core/base/version.h - what this build calls itself. */
+/* core/base/version.h - the version of this build. */
 #ifndef CORE_BASE_VERSION_H
 #define CORE_BASE_VERSION_H
 

@@ -66,7 +66,8 @@ static int open_regular(const struct hf_folder *f, const char *file, int *fd, ui
 
     if (rc < 0)
         return rc;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused, not waited for */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO must not make open()
+                                                          * wait; it is refused below */
     if (*fd < 0 && errno == ENOENT) {
         hf_fail(f, ERR_NOENT, file, "cannot open: %s", strerror(errno));
         return ERR_NOENT;
@@ -101,8 +102,8 @@ int hf_read_bytes(const struct hf_folder *f, const char *file, uint64_t at, char
 static int parse_file(const struct hf_folder *f, const char *file, const char *text, size_t n,
                       cJSON **out)
 {
-    static const char subject[] = "the body "; /* the JSON parser's sentences begin so; here it is a
-                                                * file */
+    static const char subject[] = "the body "; /* the JSON parser's sentences begin with this
+                                                * subject, which does not fit a file */
     const char *why = "";
     const int rc = json_parse_up_to(text, n, MAX_VALUES, out, &why);
 

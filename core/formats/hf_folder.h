@@ -55,7 +55,7 @@ struct hf_folder {
     struct hf_vector vectors[HF_MAX_VECTORS];
     uint32_t n_vectors;
     /* filled by hf_normalizer_add() with the steps of "normalizer": the first n_general are general
-     * steps, those behind them are SentencePiece's own */
+     * steps, those after them are SentencePiece's own */
     const cJSON *steps[HF_MAX_STEPS];
     uint32_t n_steps, n_general;
 };
@@ -71,14 +71,14 @@ int hf_fail(const struct hf_folder *f, int rc, const char *file, const char *for
 /* Make a file's text fit for messages: cut, and bytes that are not printable ASCII become "?". */
 const char *hf_printable(char *dst, size_t size, const char *text);
 
-/* The path FOLDER/FILE. ERR_LIMIT with a sentence. */
+/* Write the path FOLDER/FILE. ERR_LIMIT with a sentence: it is too long. */
 int hf_path(const struct hf_folder *f, const char *file, char path[HF_MAX_PATH]);
 
 /* Read the JSON object in a file of at most `max` bytes. ERR_NOENT: there is no file. */
 int hf_read(const struct hf_folder *f, const char *file, size_t max, cJSON **out);
 /* Read the JSON list in a file. */
 int hf_read_list(const struct hf_folder *f, const char *file, size_t max, cJSON **out);
-/* hf_read() of bytes that were read already. */
+/* Like hf_read(), of bytes that were read already. */
 int hf_parse(const struct hf_folder *f, const char *file, const char *text, size_t n, cJSON **out);
 /* Read `n` bytes of a regular file from `at` on (fewer at its end: *n); its size goes to *size. */
 int hf_read_bytes(const struct hf_folder *f, const char *file, uint64_t at, char *to, size_t *n,
@@ -91,7 +91,7 @@ int hf_u32(const struct hf_folder *f, const char *file, const cJSON *o, const ch
 int hf_positive(const struct hf_folder *f, const char *file, const cJSON *o, const char *name,
                 double *v);
 int hf_bool(const struct hf_folder *f, const char *file, const cJSON *o, const char *name, bool *v);
-/* A text, or NULL when it is absent or of another type. */
+/* Return a text, or NULL if it is absent or of another type. */
 const char *hf_text(const cJSON *o, const char *name);
 const cJSON *hf_member(const cJSON *o, const char *name);
 

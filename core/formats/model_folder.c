@@ -21,7 +21,7 @@ struct found {
     unsigned n;
     bool is_hf;
     char name[256];    /* name of the last model found */
-    struct buf listed; /* names of all models, as far as there is room */
+    struct buf listed; /* names of all models, as many as fit */
 };
 
 bool model_folder_is(const char *path)
@@ -31,7 +31,7 @@ bool model_folder_is(const char *path)
     return path[0] != '\0' && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Whether the name is of part 2 or later of a split model; only its first part counts. */
+/* True: the name is of part 2 or later of a split model; only its first part counts. */
 static bool is_later_part(const char *name)
 {
     const size_t len = strlen(name);

@@ -1,7 +1,8 @@
-/* core/formats/model_folder.h - which model a folder holds.
+/* core/formats/model_folder.h - finds the model that a folder holds.
  *
- * One GGUF file, or the parts of one, or a folder as transformers save it (config.json). Several
- * are listed, so that one can be named; folders within are not looked into.
+ * A folder holds one GGUF file, or the parts of one, or a model as transformers save it
+ * (config.json). If it holds several GGUF files, the error lists them, so that one can be named;
+ * subfolders are not searched.
  *
  * Thread: any.
  * Memory: the caller's.
@@ -17,7 +18,8 @@
 
 bool model_folder_is(const char *path);
 
-/* The GGUF file in the folder, or, with *is_hf, the folder itself without a slash at its end. */
+/* Set `path` to the GGUF file in the folder, or, with *is_hf, to the folder itself without a slash
+ * at its end. */
 int model_folder_find(const char *folder, char path[MODEL_FOLDER_MAX_PATH], bool *is_hf, char *err,
                       size_t err_len);
 

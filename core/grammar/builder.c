@@ -267,7 +267,7 @@ static struct grammar_piece copy_piece(struct grammar_builder *b, const struct g
     return builder_piece(b, from, p->start + shift, p->end + shift);
 }
 
-/* p* and p+: a SPLIT leads to another pass or out of the loop. */
+/* Makes p* or p+: a SPLIT leads to another pass or out of the loop. */
 static struct grammar_piece loop(struct grammar_builder *b, struct grammar_piece p, bool once)
 {
     const uint32_t head = builder_node(b, GRAMMAR_SPLIT, 0, p.start, b->n_nodes + 1);
@@ -369,7 +369,7 @@ static void branch(struct grammar_builder *b, uint32_t node, uint32_t to)
     lead(b, node, before == NOWHERE ? to : builder_node(b, GRAMMAR_SPLIT, 0, before, to));
 }
 
-/* Adds a byte behind a node of the trie; returns the node behind it. */
+/* Adds a byte after a node of the trie; returns the node that follows the byte. */
 static uint32_t spell(struct grammar_builder *b, uint32_t node, uint8_t byte)
 {
     struct byte_set set = {{0}};
@@ -407,7 +407,7 @@ struct grammar_piece grammar_choice(struct grammar_builder *b, struct text_ref *
         return builder_piece(b, from, start, end);
     }
     qsort(texts, n, sizeof(*texts), compare_texts);
-    grammar_builder_spend(b, 10 * n); /* for the sort */
+    grammar_builder_spend(b, 10 * n); /* steps for the sort */
     path[0] = start;
     for (size_t i = 0; i < n && b->error == 0; i++) {
         size_t k = i > 0 ? common(&texts[i - 1], &texts[i]) : 0;

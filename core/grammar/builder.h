@@ -1,4 +1,4 @@
-/* core/grammar/builder.h - builds a grammar, piece by piece.
+/* core/grammar/builder.h - builds a grammar piece by piece.
  *
  * A piece is a run of nodes with one entry and one exit. Each function makes a new piece and uses
  * up the pieces that it is given: every piece is used exactly once. Pieces are joined in the order
@@ -19,7 +19,7 @@
 struct grammar_builder;
 
 struct grammar_piece {
-    uint32_t from;       /* its nodes are from .. to - 1 */
+    uint32_t from;       /* the piece's nodes are from .. to - 1 */
     uint32_t to;
     uint32_t start, end; /* `end` is a JUMP that leads nowhere yet */
 };
@@ -28,8 +28,8 @@ struct char_range { /* code points, both ends included */
     uint32_t from, to;
 };
 
-/* Each node that is made and each search spends steps of the budget, which is borrowed; NULL: no
- * limit. */
+/* Creates an empty builder. Each node that is made and each search spends steps of the budget,
+ * which is borrowed; NULL: no limit. */
 int grammar_builder_create(struct grammar_builder **out, struct budget *budget);
 void grammar_builder_destroy(struct grammar_builder **b);
 
@@ -38,7 +38,8 @@ int grammar_builder_error(const struct grammar_builder *b);
 /* Makes the builder fail with a sentence of the caller's, unless it has failed before. */
 void grammar_builder_fail(struct grammar_builder *b, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The sentence of the error, or "". grammar_builder_retell() replaces it; the error stays. */
+/* Returns the sentence of the error, or "". grammar_builder_retell() replaces the sentence; the
+ * error code stays. */
 const char *grammar_builder_sentence(const struct grammar_builder *b);
 void grammar_builder_retell(struct grammar_builder *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -51,25 +52,27 @@ struct grammar_piece grammar_empty(struct grammar_builder *b);
 struct grammar_piece grammar_bytes(struct grammar_builder *b, const void *bytes, size_t n);
 struct grammar_piece grammar_text(struct grammar_builder *b, const char *text);
 struct grammar_piece grammar_one_of(struct grammar_builder *b, const struct byte_set *set);
-/* One character of any of the ranges, as UTF-8. Surrogates and numbers beyond U+10FFFF are left
- * out; ERR_INVAL if no character remains. */
+/* Makes a piece for one character of any of the ranges, as UTF-8. Surrogates and numbers beyond
+ * U+10FFFF are left out; ERR_INVAL if no character remains. */
 struct grammar_piece grammar_chars(struct grammar_builder *b, const struct char_range *ranges,
                                    size_t n);
 struct grammar_piece grammar_call(struct grammar_builder *b, uint32_t rule);
 
-/* p then q; p or q. */
+/* Makes a piece for p followed by q; for p or q. */
 struct grammar_piece grammar_then(struct grammar_builder *b, struct grammar_piece p,
                                   struct grammar_piece q);
 struct grammar_piece grammar_or(struct grammar_builder *b, struct grammar_piece p,
                                 struct grammar_piece q);
-/* p, min to max times; max may be GRAMMAR_NO_LIMIT. p must be the piece made last. */
+/* Makes a piece for min to max times p; max may be GRAMMAR_NO_LIMIT. p must be the piece made
+ * last. */
 struct grammar_piece grammar_repeat(struct grammar_builder *b, struct grammar_piece p, uint32_t min,
                                     uint32_t max);
-/* A rule, min to max times. All repetitions of one rule share its nodes, whatever their counts. */
+/* Makes a piece for min to max times a rule. All repetitions of one rule share its nodes, whatever
+ * their counts. */
 struct grammar_piece grammar_repeat_rule(struct grammar_builder *b, uint32_t rule, uint32_t min,
                                          uint32_t max);
 
-/* One of the texts (bytes; they are sorted in place), with common beginnings shared. */
+/* Makes a piece for one of the texts (bytes; sorted in place); common beginnings share nodes. */
 struct text_ref {
     const char *bytes;
     size_t n;

@@ -42,7 +42,7 @@ uint32_t builder_node(struct grammar_builder *b, enum grammar_kind kind, uint32_
                       uint32_t next, uint32_t other);
 /* Returns the index of the set; equal sets share one. */
 uint32_t builder_set(struct grammar_builder *b, const struct byte_set *set);
-/* The piece of all nodes made since index `from`. */
+/* Returns the piece of all nodes made since index `from`. */
 struct grammar_piece builder_piece(struct grammar_builder *b, uint32_t from, uint32_t start,
                                    uint32_t end);
 /* Doubles the array if it has no room for one more element; ERR_LIMIT beyond `max`, where `what`

@@ -15,7 +15,7 @@
 #define CHAR_CLASS_MAX 2048 /* \p{L} without unassigned characters has 1,300 */
 #define CHAR_LAST 0x10FFFFu
 
-struct char_class { /* zero is the empty class */
+struct char_class { /* all zero: the empty class */
     struct char_range at[CHAR_CLASS_MAX];
     uint32_t n;
     bool is_full;

@@ -1,8 +1,8 @@
 /* core/grammar/chars.c - a character of some ranges, as sequences of bytes.
  *
  * A range of code points of one encoded length is cut where the ranges of its bytes would depend on
- * each other: U+0080..U+07FF is the one sequence C2-DF 80-BF. Sequences that differ in the first
- * byte alone become one.
+ * each other: U+0080..U+07FF is the one sequence C2-DF 80-BF. Sequences that differ only in the
+ * first byte become one.
  */
 #include "core/grammar/builder.h"
 
@@ -18,7 +18,7 @@
 struct sequence {
     uint32_t n; /* bytes */
     struct byte_set lead;
-    uint8_t from[3], to[3]; /* ranges of the bytes behind the first */
+    uint8_t from[3], to[3]; /* from[i] .. to[i]: range of byte i + 1 */
 };
 
 struct sequences {

@@ -178,7 +178,8 @@ void constraint_state_init(struct constraint_state *s, const struct constraint *
     s->n_frames = 1;
     s->n_readings = 1;
     s->readings[0] = (struct reading){.node = c->g->rules[0].start};
-    if (c->g->nodes[s->readings[0].node].kind == GRAMMAR_REPEAT) { /* as walk_settle() does */
+    if (c->g->nodes[s->readings[0].node].kind == GRAMMAR_REPEAT) { /* move past the REPEAT to its
+                                                                    * LOOP, as walk_settle() does */
         s->readings[0].node = c->g->nodes[s->readings[0].node].other;
         s->readings[0].top = s->n_frames;
         s->frames[s->n_frames++] = (struct frame){.node = s->readings[0].node, .depth = 1};

@@ -1,5 +1,5 @@
-/* core/grammar/constraint.h - the tokens of a vocabulary that a grammar allows next: the masks of
- * constrained decoding.
+/* core/grammar/constraint.h - computes the tokens of a vocabulary that a grammar allows next: the
+ * masks of constrained decoding.
  *
  * A constraint is a grammar, a trie of the vocabulary and data that was computed from them before
  * the first token: for each place of the grammar at which many tokens fit, the tokens that fit
@@ -38,9 +38,9 @@ struct constraint_scratch;
 struct grammar;
 struct token_trie;
 
-/* The constraint owns the grammar; after a failure the caller still does. The trie and the budget
- * are borrowed; the budget may be NULL. ERR_LIMIT, ERR_CANCELED, ERR_UNSUPPORTED (the vocabulary
- * cannot spell it), ERR_NOMEM. */
+/* Creates a constraint with one reference. It owns the grammar; after a failure the caller still
+ * does. The trie and the budget are borrowed; the budget may be NULL. ERR_LIMIT, ERR_CANCELED,
+ * ERR_UNSUPPORTED (the vocabulary cannot spell the grammar's texts), ERR_NOMEM. */
 int constraint_create(struct constraint **out, struct grammar *g /* takes */,
                       const struct token_trie *trie, struct budget *budget, char *err,
                       size_t err_len);
@@ -49,15 +49,15 @@ void constraint_unref(struct constraint **c); /* NULL is allowed; the last one f
 size_t constraint_bytes(const struct constraint *c);
 uint32_t constraint_n_places(const struct constraint *c); /* places whose tokens are precomputed */
 
-/* Working memory of masks and steps; each thread that computes them has one. */
+/* Creates the working memory of masks and steps; each thread that computes them has its own. */
 int constraint_scratch_create(struct constraint_scratch **out);
 void constraint_scratch_destroy(struct constraint_scratch **s);
 
-/* Steps that the latest call took; their number depends on the grammar. */
+/* Returns how many steps the latest call took, which depends on the grammar. */
 uint32_t constraint_work(const struct constraint_scratch *s);
 
-/* The caller provides the memory of a state: so many bytes, aligned as any pointer. A state holds
- * no reference: the constraint must outlive it. States may be copied byte by byte. */
+/* Returns the bytes of a state; the caller provides the memory, aligned as any pointer. A state
+ * holds no reference: the constraint must outlive it. States may be copied byte by byte. */
 size_t constraint_state_bytes(void);
 void constraint_state_init(struct constraint_state *s, const struct constraint *c);
 
@@ -65,23 +65,23 @@ void constraint_state_init(struct constraint_state *s, const struct constraint *
  * n_vocab is the trie's or more. Returns whether the text may end here. */
 bool constraint_mask(const struct constraint_state *s, struct constraint_scratch *w, uint32_t *bits,
                      uint32_t n_vocab);
-/* May the token come next, as text? Costs less than a mask. */
+/* True: the token may come next, as text. Costs less than a mask. */
 bool constraint_allows(const struct constraint_state *s, struct constraint_scratch *w, int32_t id);
-/* Has a lazy grammar (lazy.h) not completed any trigger yet? Its mask then allows the tokens that
- * are not text as well. */
+/* True: a lazy grammar (lazy.h) has not completed any trigger yet. Its mask then also allows the
+ * tokens that are not text. */
 bool constraint_is_waiting(const struct constraint_state *s);
 
-/* Finds the bytes that must follow because the grammar allows no others; returns how many. Where
- * only white space is open they are a guess: a space if this text had one behind the same byte the
- * last time (behind commas and colons from the beginning), else none. */
+/* Finds the bytes that must follow because the grammar allows no others; returns how many. If only
+ * white space is optional the result is a guess: a space if this text had one after the same byte
+ * the last time (after commas and colons from the beginning), else none. */
 uint32_t constraint_forced(const struct constraint_state *s, struct constraint_scratch *w,
                            uint8_t bytes[CONSTRAINT_FORCED]);
 /* Spells the bytes with the longest tokens, at most `most`; returns how many. They are a guess:
  * other tokens may spell the bytes too, and the last of those may reach beyond them. */
 uint32_t constraint_spell(const struct constraint_state *s, const uint8_t *bytes, uint32_t n,
                           int32_t *ids, uint32_t most);
-/* The bytes of a token, or the name of a control token as a grammar spells it; valid as long as the
- * vocabulary and the trie. NULL: the token spells nothing here. */
+/* Returns the bytes of a token, or the name of a control token as a grammar spells it; valid as
+ * long as the vocabulary and the trie. NULL: the token spells nothing here. */
 const char *constraint_text(const struct constraint_state *s, int32_t id, uint32_t *len);
 
 enum constraint_status {
@@ -90,14 +90,14 @@ enum constraint_status {
     CONSTRAINT_BROKEN,   /* the token was not allowed; the state is as it was */
 };
 /* Advances the state by these bytes, or by a token; a token that the mask allows never breaks.
- * Before a trigger, a token that is not text stands for its name; where that cannot follow, the
- * text begins anew behind it. Elsewhere it must be a control token that the grammar asks for
+ * Before a trigger, a token that is not text stands for its name; if the name cannot follow, the
+ * text begins anew after it. Elsewhere it must be a control token that the grammar asks for
  * (token_trie.h). */
 enum constraint_status constraint_advance(struct constraint_state *s, struct constraint_scratch *w,
                                           const char *bytes, size_t n);
 enum constraint_status constraint_take(struct constraint_state *s, struct constraint_scratch *w,
                                        int32_t id);
-/* May the text end here? */
+/* True: the text may end here. */
 bool constraint_may_end(const struct constraint_state *s, struct constraint_scratch *w);
 
 #endif

@@ -9,9 +9,9 @@
 
 #include "core/grammar/constraint_impl.h"
 
-#define MAX_WORK 20000 /* steps of the walk after which it stops */
+#define MAX_WORK 20000 /* steps after which the look-ahead stops */
 
-/* The only byte of a set, or -1: there are none or several. */
+/* Returns the only byte of a set, or -1: there are none or several. */
 static int only_byte(const struct byte_set *set)
 {
     int n = 0, byte = -1;
@@ -24,7 +24,8 @@ static int only_byte(const struct byte_set *set)
     return n == 1 ? byte : -1;
 }
 
-/* The byte of `first` that comes next behind `last`; -1: there is a choice beyond white space. */
+/* Returns the byte of `first` that comes next after `last`; -1: there is a choice beyond white
+ * space. */
 static int next_byte(const struct constraint_state *s, const struct byte_set *first, uint8_t last)
 {
     static const char white[] = " \t\n\r";

@@ -24,18 +24,19 @@
 #include "core/grammar/token_trie.h"
 
 #define PLACE_NO_LOOP UINT32_MAX
-#define PLACE_LEVELS 17   /* with fewer iterations left, each number has a mask */
-#define PLACE_FEW 1024    /* up to so many tokens are kept as a list alone */
-#define PLACE_MANY 60000  /* with more tokens that leave its rule a place is not kept */
+#define PLACE_LEVELS 17   /* each number of iterations left below this has a mask of its own */
+#define PLACE_FEW 1024    /* up to so many tokens are kept only as a list */
+#define PLACE_MANY 60000  /* a place with more tokens that leave its rule is not kept */
 #define STATE_MAX_FRAMES 1024
 
 /* The tokens that fit at a place. A token that begins `more` further iterations fits where as many
  * are left; ids are in ascending order of `more`. */
 struct place {
     uint32_t n_ids, n_words;
-    int32_t *ids;                      /* [n_ids]; NULL where `all` is enough */
-    uint32_t upto[TOKEN_TRIE_MAX_BYTES + 1]; /* ids that begin so many iterations or fewer */
-    uint32_t *all;                     /* [n_words] mask of all ids, or NULL: a list alone */
+    int32_t *ids;                      /* [n_ids]; NULL if `all` is enough */
+    uint32_t upto[TOKEN_TRIE_MAX_BYTES + 1]; /* upto[n]: number of ids that begin at most n
+                                              * iterations */
+    uint32_t *all;                     /* [n_words] mask of all ids; NULL: there is only the list */
     uint32_t *levels;                  /* [PLACE_LEVELS][n_words] where a count matters, or NULL */
     /* The remaining bytes of tokens that leave the rule: the trie's ids are indices of out_*. */
     struct token_trie *rest;           /* or NULL */
@@ -76,7 +77,7 @@ struct constraint_state {
     const struct constraint *c;
     uint32_t n_readings, n_frames;
     uint8_t last;           /* latest byte of the text, or 0 */
-    struct byte_set spaced; /* bytes that had a space behind them the last time */
+    struct byte_set spaced; /* bytes that had a space after them the last time */
     struct reading readings[CONSTRAINT_MAX_READINGS];
     struct frame frames[STATE_MAX_FRAMES];
 };
@@ -85,8 +86,8 @@ struct constraint_scratch {
     struct walk *walk;
 };
 
-/* constraint_create() with a threshold: places whose walk takes fewer than `worth_it` steps are not
- * precomputed. */
+/* Like constraint_create(), with a threshold: places whose walk takes fewer than `worth_it` steps
+ * are not precomputed. */
 int constraint_make(struct constraint **out, struct grammar *g, const struct token_trie *trie,
                     uint32_t worth_it, struct budget *budget, char *err, size_t err_len);
 

@@ -136,8 +136,8 @@ static void add_fits(const struct mask *m, const struct place *p, uint32_t left,
     }
 }
 
-/* The precomputed place of a reading; NULL: there is none, or its tokens might not fit on this
- * stack. */
+/* Returns the precomputed place of a reading; NULL: there is none, or its tokens might not fit on
+ * this stack. */
 static const struct place *mask_place(const struct mask *m, struct reading r, uint32_t *loop)
 {
     const struct constraint *c = m->c;

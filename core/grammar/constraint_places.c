@@ -1,7 +1,8 @@
-/* core/grammar/constraint_places.c - the places of a grammar, and what can follow its rules.
+/* core/grammar/constraint_places.c - lists the places of a grammar, and the bytes that can follow
+ * its rules.
  *
  * Places are found by following every edge: a rule is entered once for each top of the stack that
- * it can have, and the node behind a call becomes a place when the call is seen.
+ * it can have, and the node after a call becomes a place when the call is seen.
  */
 #include "core/grammar/constraint_impl.h"
 
@@ -161,7 +162,8 @@ int places_list(struct place_map *map, const struct grammar *g, struct budget *b
 
 /* ---- bytes that follow ---- */
 
-/* All bytes that follow rule `from` follow rule `to` as well; *_loop: the rule's last iteration. */
+/* An edge: all bytes that can follow rule `from` can follow rule `to`, too; *_loop: follow the
+ * rule's last iteration. */
 struct passes_on {
     uint32_t from, to;
     bool from_loop, to_loop;
@@ -177,8 +179,9 @@ struct following {
     struct budget *budget;
 };
 
-/* Notes that the bytes at node `next` of `rule` follow rule `to`, which was called or repeated
- * before it. */
+/* Adds the bytes that can begin at node `next` of `rule` to those that may follow rule `to`
+ * (to_loop: an iteration of it). If the rest of `rule` from `next` may be empty, what follows
+ * `rule` may follow `to`, too. */
 static void note_place(struct following *f, uint32_t rule, uint32_t next, uint32_t to, bool to_loop)
 {
     bool nullable = false;

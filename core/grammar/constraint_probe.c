@@ -1,4 +1,5 @@
-/* core/grammar/constraint_probe.c - the tokens that fit at a place, whatever the stack below holds.
+/* core/grammar/constraint_probe.c - computes the tokens that fit at a place, whatever the stack
+ * below holds.
  *
  * The probe walks the trie of all tokens from the place on an empty stack, which takes a few
  * milliseconds (constraint_sets.h). Where a token leaves the rule and its next byte can follow the
@@ -14,7 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A set of more readings hardly turns up again: its place is not kept, and walked for each mask. */
+/* A set of more readings rarely turns up again: its place is not kept, and is walked for each
+ * mask. */
 #define MANY_READINGS 48
 #define MAX_STEPS 200000000u /* steps of all walks: about a second */
 
@@ -24,7 +26,7 @@ struct found { /* a token and the iterations that it begins */
 };
 
 struct found_rest {
-    uint32_t at, n; /* its bytes in probe.text */
+    uint32_t at, n; /* the rest's n bytes, at offset `at` in probe.text */
     struct found token;
 };
 
@@ -37,7 +39,7 @@ struct probe {
     const uint64_t *n_set_steps; /* sets_n_steps() */
     struct budget *budget;
     uint32_t worth_it;
-    /* of the place that is being probed */
+    /* results for the place that is being probed: */
     struct found *fits; /* [trie->n_ids] */
     uint32_t n_fits;
     struct found_rest *rests; /* [PLACE_MANY] */
@@ -50,7 +52,7 @@ struct probe {
 
 #define MAX_TEXT (16 * PLACE_MANY)
 
-/* A step here is a table lookup of some 10 ns; so many are a step of the budget. */
+/* Steps here (table lookups of some 10 ns) that cost one step of the budget. */
 #define PER_BUDGET_STEP 2
 #define OFTEN 4096 /* at most so many steps between checks of the budget: some 50 us */
 
@@ -312,7 +314,8 @@ static uint32_t n_bytes(const struct byte_set *s)
     return n;
 }
 
-/* Is only one byte allowed? Inside a literal hardly any token fits, so a walk is not worth it. */
+/* True: only one byte is allowed. Inside a literal hardly any token fits, so a walk is not worth
+ * it. */
 static bool probe_is_plain(const struct grammar *g, struct place_key key)
 {
     const struct grammar_node *n = &g->nodes[key.node];

@@ -16,7 +16,7 @@
 #define SETS_DEAD 0 /* the empty set */
 
 struct numbered {     /* a set of readings, and facts about it */
-    uint32_t from, n; /* its readings in the pool */
+    uint32_t from, n; /* the set's readings are pool[from .. from + n - 1] */
     uint32_t row;     /* index + 1 of its row of steps, 0 = none yet */
     uint8_t more;     /* the fewest iterations that a reading has begun */
     uint8_t n_exits, exits[WALK_MAX_EXITS]; /* iterations begun by readings that leave the rule */
@@ -30,9 +30,9 @@ int sets_create(struct sets **out, const struct constraint *c);
 void sets_destroy(struct sets **s);
 void sets_clear(struct sets *s);
 
-/* The set of one reading: the place, on an empty stack. */
+/* Returns the number of the set of one reading: the place, on an empty stack. */
 uint16_t sets_start(struct sets *s, struct place_key key);
-/* The set that the byte leads to; SETS_DEAD also when the table has become full. */
+/* Returns the set that the byte leads to; SETS_DEAD also if the table has become full. */
 uint16_t sets_step(struct sets *s, uint16_t set, uint8_t byte);
 
 const struct numbered *sets_at(const struct sets *s, uint16_t set);

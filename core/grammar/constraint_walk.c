@@ -1,10 +1,10 @@
 /* core/grammar/constraint_walk.c - runs a pushdown automaton over bytes, on all readings at once.
  *
  * A step is a depth-first search from each reading along the edges that take no byte, with a list
- * of its own instead of recursion; where a BYTE node has the byte, the reading behind it joins the
- * next set. Marks of visited pairs and of new frames carry the step's number, so no table is
- * cleared between steps. A reading that could not end within CONSTRAINT_MAX_DEPTH is not followed,
- * so every set that is left can be completed.
+ * of its own instead of recursion; if a BYTE node has the byte, the reading after it joins the next
+ * set. Marks of visited pairs and of new frames carry the step's number, so no table is cleared
+ * between steps. A reading that could not end within CONSTRAINT_MAX_DEPTH is not followed, so every
+ * set that is left can be completed.
  */
 #include "core/grammar/constraint_walk.h"
 
@@ -160,7 +160,8 @@ static void begin_set(struct walk *w)
     w->set = 1;
 }
 
-/* Is the reading in the set that begins at `from`? Most often no other one stands at its node. */
+/* True: the reading is in the set that begins at `from`. Most often no other reading stands at its
+ * node. */
 static bool has_reading(struct walk *w, uint32_t from, struct reading r)
 {
     if (w->in_set[r.node] != w->set) {
@@ -212,8 +213,8 @@ static void put_above(struct walk *w, uint32_t node, uint32_t back, uint32_t cou
     push_node(w, node, push_frame(w, back, count, parent));
 }
 
-/* Does this step reach the node with this stack for the first time? Another visit would lead to the
- * same readings; at a loop's head it means that an iteration took no byte. */
+/* True: this step reaches the node with this stack for the first time. A second visit would lead to
+ * the same readings; at a loop's head it means that an iteration took no byte. */
 static bool is_first_visit(struct walk *w, struct reading r)
 {
     uint32_t at = mix(r.node, r.top) & (VISIT_SLOTS - 1);
@@ -236,7 +237,8 @@ static bool reading_is_known(struct walk *w, const struct grammar_node *n, struc
     return n->kind != GRAMMAR_BYTE && n->kind != GRAMMAR_END && !is_first_visit(w, r);
 }
 
-/* Is the byte in the set? Bytes with the other answer go another way: removes them from `same`. */
+/* True: the byte is in the set. Removes the bytes with the other answer from `same`, since they go
+ * another way. */
 static bool has_byte(struct walk *w, const struct byte_set *set, int byte)
 {
     const bool has = byte_set_has(set, (uint8_t)byte);
@@ -319,7 +321,7 @@ static bool is_viable(struct walk *w, struct reading r)
     return true;
 }
 
-/* Visits one node: its successors are pushed; behind a BYTE that fits there is a new reading. */
+/* Visits one node: its successors are pushed; a BYTE that fits makes a new reading after it. */
 static void visit_node(struct walk *w, struct reading r, const struct grammar_node *n, int byte,
                        uint32_t to)
 {
@@ -351,7 +353,7 @@ static void visit_node(struct walk *w, struct reading r, const struct grammar_no
     }
 }
 
-/* Follows all edges from `start`: with a byte, the readings behind it join the set that begins at
+/* Follows all edges from `start`: with a byte, the readings after it join the set that begins at
  * `to`; with NO_BYTE, `first` gathers the bytes that could come. */
 static void follow_byte(struct walk *w, struct reading start, int byte, uint32_t to)
 {
@@ -419,8 +421,8 @@ static uint32_t mark_stack(struct walk *w, uint32_t top, uint32_t room)
     return n;
 }
 
-/* Moves the marked frames down. None moves behind its old place, so none is overwritten before it
- * has been moved. */
+/* Moves the marked frames down. None moves to a higher place, so none is overwritten before it has
+ * been moved. */
 static void move_frames(struct walk *w)
 {
     uint32_t n = 1;

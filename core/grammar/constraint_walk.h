@@ -27,7 +27,7 @@
 #define WALK_MAX_EXITS 4
 
 struct frame {
-    uint32_t node;  /* the node to return to: a LOOP, with a count, or the one behind a CALL */
+    uint32_t node;  /* the node to return to: a LOOP, with a count, or the one after a CALL */
     uint32_t count; /* LOOP: how often its body was begun */
     uint32_t parent;
     uint32_t depth; /* number of frames, from this one down */
@@ -57,7 +57,7 @@ struct walk {
     uint32_t deepest;  /* largest depth of a reading, with what it still needs */
     bool dropped;      /* a reading or frame did not fit */
     struct byte_set same; /* bytes by which the latest step would have gone the same way */
-    /* results of walk_look() */
+    /* results of walk_look(): */
     struct byte_set first;
     bool may_end; /* an END with nothing below */
     uint32_t n_exits, exits[WALK_MAX_EXITS]; /* counts at which a probe was left, the first ones */

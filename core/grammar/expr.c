@@ -309,7 +309,7 @@ uint32_t expr_repeat(struct expr_set *e, uint32_t a, uint32_t min, uint32_t max)
 
 uint32_t expr_later(struct expr_set *e, bool has_empty_text)
 {
-    /* its own number makes it different from all others */
+    /* the node's own number in `b` makes it different from all others */
     return expr_node(
         e, (struct expr_node){.kind = KIND_LATER, .b = e->n_nodes, .has_empty = has_empty_text});
 }

@@ -1,5 +1,4 @@
-/* core/grammar/expr.h - sets of texts as expressions that know "and" and "not", and their
- * automaton.
+/* core/grammar/expr.h - sets of texts as expressions with "and" and "not", and their automaton.
  *
  * A grammar has no intersection and no complement. A set of texts that needs one (look-around, a
  * pattern beside a length, keys that match one pattern and not another) is written as an expression
@@ -35,12 +34,12 @@ enum expr_constant {
     EXPR_ALL,      /* any text */
 };
 
-/* All texts consist of characters of `alphabet`. */
+/* Creates a set of expressions whose texts consist of characters of `alphabet`. */
 int expr_create(struct expr_set **out, struct grammar_builder *b,
                 const struct char_class *alphabet);
 void expr_destroy(struct expr_set **e);
 
-/* One character of the class, which must be sorted. */
+/* Makes the expression of one character of the class, which must be sorted. */
 uint32_t expr_class(struct expr_set *e, const struct char_class *c);
 uint32_t expr_any(struct expr_set *e); /* one character */
 uint32_t expr_text(struct expr_set *e, const char *text);
@@ -49,21 +48,21 @@ uint32_t expr_or(struct expr_set *e, uint32_t a, uint32_t b);
 uint32_t expr_and(struct expr_set *e, uint32_t a, uint32_t b);
 uint32_t expr_not(struct expr_set *e, uint32_t a);
 uint32_t expr_repeat(struct expr_set *e, uint32_t a, uint32_t min, uint32_t max);
-/* A placeholder that expr_say() fills in later; its expression may contain it, behind at least one
- * character. */
+/* Makes a placeholder that expr_say() fills in later; its expression may contain it, after at least
+ * one character. */
 uint32_t expr_later(struct expr_set *e, bool has_empty_text);
 void expr_say(struct expr_set *e, uint32_t later, uint32_t a);
 
-bool expr_has_empty(const struct expr_set *e, uint32_t a); /* does the empty text match? */
+bool expr_has_empty(const struct expr_set *e, uint32_t a); /* true: the empty text matches */
 
 /* The functions below seal the set: afterwards expr_class() makes no new class. */
 bool expr_matches(struct expr_set *e, uint32_t a, const char *text);
-/* Does no text match? Explores the automaton as expr_piece() does. */
+/* True: no text matches. Explores the automaton as expr_piece() does. */
 bool expr_is_none(struct expr_set *e, uint32_t a);
 /* Writes the expression as a piece; is_json: characters are spelled as in a JSON string. */
 struct grammar_piece expr_piece(struct expr_set *e, uint32_t a, bool is_json);
-/* As expr_piece(), but an expression that no text matches is not an error: returns false. Returns
- * false for any error of the builder as well. */
+/* Like expr_piece(), but an expression that no text matches is not an error: returns false. Also
+ * returns false for any error of the builder. */
 bool expr_piece_or_none(struct expr_set *e, uint32_t a, bool is_json, struct grammar_piece *out);
 
 #endif

@@ -21,9 +21,9 @@ struct automaton {
     struct expr_set *e;
     uint32_t *nodes;    /* the expression of each state */
     uint32_t *state_of; /* the state of an expression, or NO_STATE */
-    uint32_t *next;     /* [n * n_atoms] the state behind an atom, or NO_STATE */
+    uint32_t *next;     /* [n * n_atoms] the state after an atom, or NO_STATE */
     uint32_t *rules;
-    bool *is_alive; /* whether the state reaches an accepting one */
+    bool *is_alive; /* true: the state reaches an accepting one */
     uint32_t n, cap;
 };
 
@@ -164,7 +164,7 @@ static struct grammar_piece way(struct automaton *a, uint32_t from, uint32_t to,
     return grammar_call(e->b, rule);
 }
 
-/* Is k the first atom that leads to its state? */
+/* True: k is the first atom that leads to its state. */
 static bool is_first(const uint32_t *next, uint32_t k)
 {
     for (uint32_t i = 0; i < k; i++)

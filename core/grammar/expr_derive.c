@@ -2,7 +2,7 @@
  *
  * expr_seal() cuts the alphabet at the bounds of all classes; characters that are in the same
  * classes share an atom, so derivatives are computed per atom and not per character. The derivative
- * of an expression by an atom (Brzozowski) matches what is left of its texts behind such a
+ * of an expression by an atom (Brzozowski) matches what is left of its texts after such a
  * character. Derivatives are cached by node and atom in an open-addressing table, which is full at
  * half its size.
  */

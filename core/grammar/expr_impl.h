@@ -74,7 +74,7 @@ uint32_t expr_node(struct expr_set *e, struct expr_node node);
 /* Cuts the alphabet into atoms: sets of characters that no class tells apart. False: an error. */
 bool expr_seal(struct expr_set *e);
 uint32_t expr_derive(struct expr_set *e, uint32_t n, uint32_t atom);
-/* The atom of a character; UINT32_MAX: it is not in the alphabet. */
+/* Returns the atom of a character; UINT32_MAX: it is not in the alphabet. */
 uint32_t expr_atom_of(const struct expr_set *e, uint32_t character);
 
 #endif

@@ -252,7 +252,8 @@ static int find_firsts(struct grammar_builder *b, struct grammar *g)
                 rc = find_first(&f, i);
     }
     for (uint32_t i = 0; rc == 0 && i < g->n_repeats; i++)
-        if (g->rules[g->repeats[i].body].is_nullable) /* such iterations need not be written */
+        if (g->rules[g->repeats[i].body].is_nullable) /* iterations of a body that may be empty need
+                                                       * not be written */
             g->repeats[i].min = 0;
     if (rc == ERR_INVAL)
         grammar_builder_fail(

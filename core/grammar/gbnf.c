@@ -102,7 +102,7 @@ static size_t read_rule_name(struct reader *r, const char **text)
     return (size_t)(r->text + r->at - *text);
 }
 
-/* Does "name ::=" stand here? */
+/* True: "name ::=" stands here. */
 static bool at_definition(struct reader *r)
 {
     const size_t from = r->at;
@@ -284,7 +284,7 @@ static void read_counts(struct reader *r, uint32_t *min, uint32_t *max)
         reader_fail(r, ERR_INVAL, "the maximum of a repetition is below its minimum");
 }
 
-/* Reads the repetition marks behind a piece; each repeats all before it. */
+/* Reads the repetition marks after a piece; each repeats all before it. */
 static struct grammar_piece repeated(struct reader *r, struct grammar_piece p)
 {
     uint32_t min, max;
@@ -327,7 +327,7 @@ static struct grammar_piece sequence(struct reader *r)
     return p;
 }
 
-/* Is there another alternative, perhaps on the next line? Passes its bar. */
+/* True: another alternative follows, perhaps on the next line. Skips its bar. */
 static bool next_alternative(struct reader *r)
 {
     const size_t from = r->at;

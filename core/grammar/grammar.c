@@ -44,7 +44,8 @@ static void look_at(struct scan *s, uint32_t node)
     s->todo[s->n_todo++] = node;
 }
 
-/* A rule that may be empty can be passed: the node behind the call comes next as well. */
+/* Adds the first bytes of a called rule. If the rule may be empty, the node after the call comes
+ * next, too. */
 static void look_at_call(struct scan *s, const struct grammar_node *n)
 {
     const struct grammar_rule *rule = &s->g->rules[n->arg];

@@ -1,4 +1,4 @@
-/* core/grammar/grammar.h - the texts that are allowed, as an automaton over bytes with a stack.
+/* core/grammar/grammar.h - the texts that a constraint allows, as a pushdown automaton over bytes.
  *
  * A grammar is a list of nodes. A rule is entered at its first node and left at an END; in between,
  * nodes take a byte of a set, branch, call a rule, or repeat one a counted number of times, so that
@@ -61,7 +61,7 @@ struct grammar_repeat {
 struct grammar_rule {
     uint32_t start;        /* its first node */
     struct byte_set first; /* bytes that a text of the rule can begin with */
-    bool is_nullable;      /* does the empty text match? */
+    bool is_nullable;      /* true: the empty text matches */
     bool is_free;          /* text before any trigger of a lazy grammar (lazy.h) */
     uint32_t probe; /* for a rule that is repeated, a LOOP of it without limits that no node leads
                      * to and that leads to no other rule; else GRAMMAR_NO_LIMIT */

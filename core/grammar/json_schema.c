@@ -281,7 +281,7 @@ uint32_t schema_count(struct schema *s, const struct schema_node *at, const char
 
 /* ---- a schema ---- */
 
-/* Is the refused keyword, as this schema uses it, true of every value? */
+/* True: the refused keyword, as this schema uses it, holds for every value. */
 static bool asserts_nothing(const cJSON *schema, const cJSON *keyword)
 {
     if (strcmp(keyword->string, "not") == 0)

@@ -12,7 +12,7 @@
  *   - a schema without `type` that has keywords of one type is of that type;
  *   - integers have up to 19 digits, numbers with bounds no exponent, and at most one blank may
  *     follow ',' and ':';
- *   - numbers with a bound have 15 digits, or 11 before the point and 6 behind it, and more where
+ *   - numbers with a bound have 15 digits, or 11 before the point and 6 after it, and more where
  *     the bounds leave no others or a whole number's bound has more: up to 36. Bounds are compared
  *     exactly, digit by digit (core/base/json_number.h).
  *
@@ -33,7 +33,8 @@
  *   - minProperties, maxProperties: a minimum up to the number of properties, and one more where
  *     others may stand.
  *
- *   - prefixItems: or a list in `items` (draft 4 to 7), with additionalItems for the items behind.
+ *   - prefixItems: or a list in `items` (draft 4 to 7), with additionalItems for the items after
+ *     them.
  *
  *   - uniqueItems: of items that are listed (enum, const, booleans, null), up to 16 values;
  *     otherwise refused, for a grammar does not remember what it wrote.
@@ -42,7 +43,7 @@
  *     that make minimum and maximum exclusive.
  *
  *   - multipleOf: by the decimal digits, as they are written: 0.07 is a multiple of 0.01. Up to 33
- *     digits, 20 of them behind the point. Of large steps 2,000 multiples are written.
+ *     digits, 20 of them after the point. Of large steps 2,000 multiples are written.
  *
  *   - nullable: null as well, unless the values are listed.
  *
@@ -71,7 +72,7 @@
 int schema_to_grammar(struct grammar **out, const cJSON *schema, struct budget *budget, char *err,
                       size_t err_len);
 
-/* The schema as a piece of a larger grammar; errors are the builder's. */
+/* Writes the schema as a piece of a larger grammar; errors are the builder's. */
 struct grammar_piece grammar_schema(struct grammar_builder *b, const cJSON *schema);
 
 /* ---- values that are not written as JSON; json_schema_text.c ---- */

@@ -1,7 +1,7 @@
 /* core/grammar/json_schema_array.c - JSON arrays of a schema.
  *
- * read_array() reduces all keywords to a prefix of fixed items, one schema for the items behind it,
- * and a minimum and maximum: a `false` in the prefix, or no schema behind it, lowers the maximum.
+ * read_array() reduces all keywords to a prefix of fixed items, one schema for the items after it,
+ * and a minimum and maximum: a `false` in the prefix, or no schema after it, lowers the maximum.
  * Then an array is the prefix, and a counted repetition of "comma, item". An array of different
  * values is written by json_schema_unique.c.
  */
@@ -11,10 +11,10 @@
 
 struct array {
     const cJSON *prefix; /* the list of a tuple, or NULL */
-    const cJSON *items;  /* schema of the items behind the prefix, or NULL */
+    const cJSON *items;  /* schema of the items after the prefix, or NULL */
     const char *items_keyword;
     uint32_t n_prefix, min, max;
-    uint32_t item; /* rule of an item behind the prefix */
+    uint32_t item; /* rule of an item after the prefix */
     bool is_unique;
 };
 
@@ -71,7 +71,7 @@ static void read_array(struct schema *s, const struct schema_node *at, struct ar
         schema_refuse(s, at, "'uniqueItems' must be true or false");
     a->n_prefix = prefix_length(s, a);
     if (cJSON_IsFalse(a->items) || (a->items == NULL && a->n_prefix > 0 && a->min <= a->n_prefix))
-        a->max = a->max < a->n_prefix ? a->max : a->n_prefix; /* no items behind the prefix */
+        a->max = a->max < a->n_prefix ? a->max : a->n_prefix; /* no items after the prefix */
     if (a->min < a->n_prefix)
         a->min = a->n_prefix;
     a->is_unique = cJSON_IsTrue(unique) && a->max > 1;
@@ -102,7 +102,7 @@ static struct grammar_piece prefix_items(struct schema *s, const struct schema_n
     return p;
 }
 
-/* Makes the item a rule, because it is used twice: as the first one, and behind a comma. */
+/* Makes the item a rule, because it is used twice: as the first one, and after a comma. */
 static uint32_t item_rule(struct schema *s, const struct schema_node *at, const struct array *a)
 {
     const struct schema_node in = schema_in(at, a->items, a->items_keyword, NULL);

@@ -80,14 +80,15 @@ struct grammar_piece schema_write(struct schema *s, const struct schema_node *at
 struct grammar_piece schema_refuse(struct schema *s, const struct schema_node *at,
                                    const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool schema_has_failed(const struct schema *s);
-/* The types that a schema allows by its `type`, or all; a malformed one is refused. */
+/* Returns the types that a schema allows by its `type`, or all without it; a malformed `type` is
+ * refused. */
 unsigned schema_types(struct schema *s, const struct schema_node *at);
-/* The types that are written for a schema; without `type` its keywords decide. */
+/* Returns the types that are written for a schema; without `type` its keywords decide. */
 unsigned schema_written_types(struct schema *s, const struct schema_node *at);
-/* The value of a keyword that is a count, or `otherwise` without it. */
+/* Returns the value of a keyword that is a count, or `otherwise` if it is absent. */
 uint32_t schema_count(struct schema *s, const struct schema_node *at, const char *keyword,
                       uint32_t otherwise);
-/* The rules of any JSON value, and of any character of a JSON string. */
+/* Returns the rule of any JSON value, and of any character of a JSON string. */
 uint32_t schema_value_rule(struct schema *s);
 uint32_t schema_char_rule(struct schema *s);
 struct grammar_piece schema_comma(struct schema *s);
@@ -100,12 +101,13 @@ uint64_t schema_size(const cJSON *v);
 /* Returns the slot of the schema, which is made if there is none; the caller reads it or fills it
  * in. */
 struct schema_known *schema_known(struct schema *s, const cJSON *schema);
-/* Are two values equal, numbers by their exact values? Spends steps for members and elements. */
+/* True: the values are equal, numbers by their exact values. Spends steps for members and
+ * elements. */
 bool schema_equal(struct schema *s, const cJSON *a, const cJSON *b);
 bool schema_is_annotation(const char *keyword);
 bool schema_is_refused(const char *keyword);
 
-/* The spelling of null, true or false: that of JSON or Python. */
+/* Returns the spelling of null, true or false in JSON or, with is_python, in Python. */
 const char *schema_word(const struct schema *s, const char *word);
 
 /* Allocates the lists of rules and merged schemas, and the table of known schemas; `root` is what
@@ -117,27 +119,27 @@ struct grammar_piece schema_rules(struct schema *s, const cJSON *schema);
 
 /* ---- the others ---- */
 
-/* A node for `schema`, which is member `keyword` of `at`, or member `name` of that one unless
- * `name` is NULL. */
+/* Returns a node for `schema`, which is member `keyword` of `at`, or member `name` of that one
+ * unless `name` is NULL. */
 struct schema_node schema_in(const struct schema_node *at, const cJSON *schema, const char *keyword,
                              const char *name);
 /* Keeps a new value, which schema_end() deletes; `made` may be NULL: out of memory. NULL with an
  * error. */
 cJSON *schema_keep(struct schema *s, const struct schema_node *at, cJSON *made /* takes */);
-/* The schema to which $ref points, or NULL with an error. */
+/* Returns the schema to which $ref points, or NULL with an error. */
 const cJSON *schema_target(struct schema *s, const struct schema_node *at);
 
-/* One schema with all that the schema says, its $ref and allOf resolved; NULL with an error. */
+/* Returns one schema with all that the schema says, $ref and allOf resolved; NULL with an error. */
 const cJSON *schema_merge(struct schema *s, const struct schema_node *at);
 /* Merges `schema` and `also`, both of which apply; NULL with an error. */
 const cJSON *schema_merge_two(struct schema *s, const struct schema_node *at, const cJSON *schema,
                               const cJSON *also);
-/* Draft 4 and OpenAPI 3.0: is exclusiveMinimum or exclusiveMaximum a truth value? */
+/* True: exclusiveMinimum or exclusiveMaximum is a boolean, as in draft 4 and OpenAPI 3.0. */
 bool schema_has_old_bounds(const cJSON *schema);
-/* The keyword that the member is in 2020-12: "exclusiveMinimum" for a minimum beside
+/* Returns the keyword that the member is in 2020-12: "exclusiveMinimum" for a minimum beside
  * exclusiveMinimum: true, NULL for the latter. */
 const char *schema_bound_name(const cJSON *schema, const cJSON *member);
-/* Did merging leave a schema without types or values? */
+/* True: merging left a schema without types or values. */
 bool schema_is_impossible(const cJSON *merged);
 /* Writes the branches in `list`, which is an anyOf or a oneOf. */
 struct grammar_piece schema_union(struct schema *s, const struct schema_node *at, const cJSON *list,
@@ -150,11 +152,11 @@ const cJSON *schema_without(struct schema *s, const struct schema_node *at, cons
 struct grammar_piece schema_object(struct schema *s, const struct schema_node *at);
 struct grammar_piece schema_array(struct schema *s, const struct schema_node *at);
 struct grammar_piece schema_string(struct schema *s, const struct schema_node *at);
-/* Is its `format` one that is enforced? */
+/* True: the schema's `format` is one that is enforced. */
 bool schema_has_known_format(const cJSON *schema);
-/* The strings of the schema's pattern, format and lengths. */
+/* Returns the expression of the strings that pattern, format and lengths allow. */
 uint32_t schema_string_expr(struct schema *s, const struct schema_node *at, struct expr_set *e);
-/* The strings of enum and const; EXPR_NONE where there are none. */
+/* Returns the expression of the strings of enum and const; EXPR_NONE: there are none. */
 uint32_t schema_listed_strings(struct schema *s, const struct schema_node *at, struct expr_set *e);
 /* Adds a JSON pointer and the keyword to the error of an expression. */
 void schema_point(struct schema *s, const struct schema_node *at, const char *keyword);
@@ -168,9 +170,10 @@ struct grammar_piece schema_any_number(struct schema *s);
 /* Writes the values of enum and const that the other keywords allow. */
 struct grammar_piece schema_values(struct schema *s, const struct schema_node *at);
 
-/* Sets *v to the next of these values, or to the first if it is NULL; false: there is none. */
+/* Sets *v to the next value of enum or const, or to the first if *v is NULL; false: there is
+ * none. */
 bool schema_next_value(struct schema *s, const struct schema_node *at, const cJSON **v);
-/* The value as JSON, for the caller to free; NULL with an error. */
+/* Returns the value as JSON, for the caller to free; NULL with an error. */
 char *schema_value_text(struct schema *s, const cJSON *v);
 
 /* ---- json_schema_unique.c ---- */

@@ -155,7 +155,7 @@ static struct grammar_piece other_key(struct schema *s, const struct schema_node
 
 /* ---- reading patterns ---- */
 
-/* The keys that the schema in propertyNames allows. */
+/* Returns the keys that the schema in propertyNames allows. */
 static uint32_t allowed_keys(struct schema *s, const struct schema_node *at, struct expr_set *e)
 {
     static const char *const known[] = {"type",   "pattern", "minLength", "maxLength",
@@ -206,7 +206,7 @@ static void read_patterns(struct schema *s, const struct schema_node *at, struct
     }
 }
 
-/* The keys of members that are not written as JSON. */
+/* Returns the keys of members that are not written as JSON. */
 static uint32_t own_keys(struct schema *s, struct expr_set *e)
 {
     const char *keys = s->members->keys;
@@ -297,7 +297,7 @@ static const cJSON *all_of(struct schema *s, const struct schema_node *at,
     return made;
 }
 
-/* Does the allOf contradict itself? Then no member with that schema is written. */
+/* True: the allOf contradicts itself, so no member with that schema is written. */
 static bool contradicts_itself(struct schema *s, const struct schema_node *at, const cJSON *schema)
 {
     const struct schema_node in = schema_in(at, schema, "patternProperties", NULL);
@@ -332,7 +332,7 @@ const cJSON *schema_keys_settle(struct schema *s, const struct schema_node *at,
 
 /* ---- members ---- */
 
-/* The keys that match the patterns in `set` and no others. */
+/* Returns the keys that match the patterns in `set` and no others. */
 static uint32_t keys_of(const struct schema_keys *k, uint32_t set, uint32_t names)
 {
     uint32_t out = expr_and(k->e, k->plain, expr_and(k->e, k->allowed, expr_not(k->e, names)));
@@ -363,7 +363,7 @@ static void add_members(struct schema *s, const struct schema_node *at, uint32_t
     *any = true;
 }
 
-/* The names that keys beyond `properties` must not be. */
+/* Returns the names that keys beyond `properties` must not be. */
 static uint32_t names_elsewhere(struct schema *s, struct expr_set *e)
 {
     uint32_t out = EXPR_NONE;

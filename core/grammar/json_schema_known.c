@@ -1,8 +1,8 @@
 /* core/grammar/json_schema_known.c - finds schemas by their address, and compares values.
  *
- * A hash table of addresses sees to it that a schema that several others refer to is written and
- * merged once. The functions here spend steps of the budget, because a schema decides how often
- * they are called.
+ * By a hash table of addresses, a schema that several others refer to is written and merged only
+ * once. The functions here spend steps of the budget, because a schema decides how often they are
+ * called.
  */
 #include "core/grammar/json_schema_impl.h"
 
@@ -65,9 +65,9 @@ static bool equal_lists(struct schema *s, const cJSON *a, const cJSON *b)
     return a == NULL && b == NULL;
 }
 
-/* Is each member of `a` also in `b`? was_compared: all members of `b` were found in `a`, so only a
- * name that comes twice has a value that was not compared. (cJSON compares every value from both
- * sides, which takes time exponential in the depth.) */
+/* True: each member of `a` is also in `b`. was_compared: all members of `b` were found in `a`, so
+ * only a name that comes twice has a value that was not compared. (cJSON compares every value from
+ * both sides, which takes time exponential in the depth.) */
 static bool has_members(struct schema *s, const cJSON *a, const cJSON *b, bool was_compared)
 {
     const uint64_t n = schema_size(a) + schema_size(b);

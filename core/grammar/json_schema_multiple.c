@@ -22,7 +22,8 @@ struct digits {
     __int128 power[SCHEMA_MAX_DIGITS + 1];
     uint32_t decimals;
     uint32_t *loose; /* [SCHEMA_MAX_DIGITS][MAX_MODULUS] rule + 1, or 0: any digits may follow */
-    char low[SCHEMA_DIGITS_ROOM], high[SCHEMA_DIGITS_ROOM]; /* both of length n */
+    char low[SCHEMA_DIGITS_ROOM], high[SCHEMA_DIGITS_ROOM]; /* digits of both bounds, each n
+                                                             * characters */
     uint32_t n;
 };
 
@@ -79,7 +80,7 @@ static struct grammar_piece digit(struct digits *d, uint32_t at, int value)
     return grammar_text(d->s->b, d->decimals > 0 && at == d->n - d->decimals ? text : text + 1);
 }
 
-/* Can `left` more digits behind remainder `rest` make a multiple? */
+/* True: `left` more digits after remainder `rest` can make a multiple. */
 static bool is_possible(const struct digits *d, int64_t rest, uint32_t left)
 {
     const int64_t made = rest * (int64_t)(d->power[left] % d->modulus) % d->modulus;
@@ -88,7 +89,7 @@ static bool is_possible(const struct digits *d, int64_t rest, uint32_t left)
     return wanted < d->power[left];
 }
 
-/* Returns the rule of the last `left` digits behind remainder `rest`; the point stands `decimals`
+/* Returns the rule of the last `left` digits after remainder `rest`; the point stands `decimals`
  * digits before the end. */
 static uint32_t loose_rule(struct digits *d, int64_t rest, uint32_t left)
 {

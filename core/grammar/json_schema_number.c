@@ -1,9 +1,9 @@
 /* core/grammar/json_schema_number.c - JSON numbers of a schema.
  *
  * A range becomes the decimal numbers in it, written without an exponent: whole numbers, and those
- * with one, two or, where the bounds need them, more digits behind the point, which are whole
- * numbers of tenths, hundredths and so on. Such a range is cut by length, and then digit by digit
- * where both ends part. Bounds are decimals of any length (core/base/json_number.h), never doubles.
+ * with one, two or, if the bounds need them, more digits after the point, which are whole numbers
+ * of tenths, hundredths and so on. Such a range is cut by length, and then digit by digit where
+ * both ends part. Bounds are decimals of any length (core/base/json_number.h), never doubles.
  */
 #include "core/grammar/json_schema_impl.h"
 
@@ -11,11 +11,11 @@
 #include "core/grammar/regex.h"
 
 /* Digits of numbers, unless a bound needs more: a double holds all whole numbers of WHOLE_DIGITS
- * digits, and all numbers of DIGITS_BEFORE_POINT with MAX_DECIMALS behind the point. */
+ * digits, and all numbers of DIGITS_BEFORE_POINT with MAX_DECIMALS after the point. */
 #define WHOLE_DIGITS 15
 #define DIGITS_BEFORE_POINT 11
-#define MAX_DECIMALS 6   /* digits behind the point */
-#define MOST_DECIMALS 20 /* digits behind the point if no number with fewer is in range */
+#define MAX_DECIMALS 6   /* digits after the point */
+#define MOST_DECIMALS 20 /* digits after the point if no number with fewer is in range */
 #define MOST_MULTIPLES 3 /* digits beyond those of a multipleOf: hundreds of multiples */
 
 /* ---- digits ---- */
@@ -32,7 +32,8 @@ static struct grammar_piece digits(struct schema *s, char from, char to, uint32_
 }
 
 struct digits_range {
-    char low[SCHEMA_DIGITS_ROOM], high[SCHEMA_DIGITS_ROOM]; /* both of length n */
+    char low[SCHEMA_DIGITS_ROOM], high[SCHEMA_DIGITS_ROOM]; /* digits of both bounds, each n
+                                                             * characters */
     uint32_t n;
     uint32_t point; /* digits before the point; n: there is none */
 };
@@ -210,9 +211,9 @@ static struct bounds read_bounds(struct schema *s, const struct schema_node *at)
     return b;
 }
 
-/* The number of digits before the point that are written: `least`, or one more than a bound has, if
- * all numbers lie beyond it or any_bound is set. A bound with more digits than can be written is
- * ignored. */
+/* Returns the number of digits before the point that are written: `least`, or one more than a bound
+ * has, if all numbers lie beyond it or any_bound is set. A bound with more digits than can be
+ * written is ignored. */
 static uint32_t digits_before(const struct bounds *b, uint32_t decimals, int64_t least,
                               bool any_bound)
 {
@@ -273,7 +274,7 @@ static __int128 highest(const struct bounds *b, uint32_t decimals, uint32_t befo
     return n < most ? n : most;
 }
 
-/* The digits behind the point that the bounds have: two at least. */
+/* Returns how many digits after the point the bounds have: at least two. */
 static uint32_t decimals_for(const struct bounds *b, uint32_t most)
 {
     int64_t n = 2;
@@ -285,7 +286,7 @@ static uint32_t decimals_for(const struct bounds *b, uint32_t most)
     return (uint32_t)(n < most ? n : most);
 }
 
-/* Is every number that the bounds allow longer than any that can be written? */
+/* True: every number that the bounds allow is longer than any that can be written. */
 static bool is_too_far(const struct bounds *b)
 {
     return (b->has_low && !b->low.is_negative && b->low.scale > SCHEMA_MAX_DIGITS) ||
@@ -361,7 +362,7 @@ static __int128 whole_modulus(__int128 whole, int power)
 }
 
 /* Writes the multiples with m->decimals decimals within the bounds; they have as many digits before
- * and behind the point as other numbers. */
+ * and after the point as other numbers. */
 static bool multiples_of(struct schema *s, const struct bounds *b, const struct json_decimal *of,
                          struct schema_multiples *m, struct grammar_piece *p)
 {

@@ -1,7 +1,7 @@
 /* core/grammar/json_schema_object.c - JSON objects of a schema.
  *
  * Members come in the order of `properties`. Where some are required, a member before the first
- * required one has its comma behind it, one after it has its comma before it, so no list of commas
+ * required one has its comma after it, a later one has its comma before it, so no list of commas
  * depends on what was left out. Where none is required, any member may be the first, and what can
  * follow each is a rule. With minProperties or maxProperties there is a rule for each member and
  * each number of members before it.
@@ -227,7 +227,7 @@ static uint32_t less_one(uint32_t n)
     return n == GRAMMAR_NO_LIMIT ? n : n - 1;
 }
 
-/* All members are additional; min is at most 1. */
+/* Writes an object whose members are all additional; min is at most 1. */
 static struct grammar_piece additional_alone(struct schema *s, const struct object *o)
 {
     struct grammar_piece p;

@@ -45,7 +45,7 @@ struct schema_node schema_in(const struct schema_node *at, const cJSON *schema,
 
 /* ---- $ref ---- */
 
-/* Reads one step of a JSON pointer in a URI fragment; returns the position behind it. */
+/* Reads one step of a JSON pointer in a URI fragment; returns the position after it. */
 static const char *read_step(const char *at, char *name, size_t size)
 {
     size_t n = 0;

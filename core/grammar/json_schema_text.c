@@ -36,7 +36,7 @@ static uint32_t strings_of_branches(struct schema *s, const struct schema_node *
     return out;
 }
 
-/* The strings that the schema allows; EXPR_NONE if there are none. */
+/* Returns the strings that the schema allows; EXPR_NONE if there are none. */
 static uint32_t strings_of(struct schema *s, const struct schema_node *at, struct expr_set *e)
 {
     const cJSON *any = schema_get(at->schema, "anyOf"), *one = schema_get(at->schema, "oneOf");

@@ -34,7 +34,7 @@ static void add_unique(struct unique *u, const struct schema_node *at, const cJS
     u->listed[u->n++] = v;
 }
 
-/* Is the value listed already? 1.0 and 1 are the same item. */
+/* True: the value is listed already. 1.0 and 1 are the same item. */
 static bool is_known_value(struct unique *u, const cJSON *v)
 {
     uint32_t i = 0;

@@ -86,7 +86,7 @@ static bool number_fits(const cJSON *schema, const cJSON *v)
            is_within(schema, "exclusiveMaximum", v, -1, false);
 }
 
-/* Does a string fit lengths and pattern? The format of a listed value is not checked. */
+/* True: the string fits lengths and pattern. The format of a listed value is not checked. */
 static bool string_fits(struct schema *s, const struct schema_node *at, const char *text)
 {
     const cJSON *pattern = schema_get(at->schema, "pattern");

@@ -12,8 +12,8 @@
 #include "core/grammar/expr.h"
 #include "core/grammar/regex.h"
 
-/* The texts that complete the trigger; a pattern that looks ahead is completed behind what it looks
- * for. The caller appends any text. */
+/* Returns the texts that complete the trigger; a pattern that looks ahead is completed after what
+ * it looks for. The caller appends any text. */
 static uint32_t completed(struct expr_set *e, struct grammar_builder *b,
                           const struct grammar_trigger *t)
 {

@@ -3,7 +3,7 @@
  * A lazy grammar allows the texts in which no trigger has been completed, each of them alone or
  * followed by a text of another grammar, G. G reads the trigger, too: where a text completes a
  * trigger, G must have begun inside it or before. So a trigger that G cannot read is never
- * completed, and a token that ends a trigger and has more bytes behind it is allowed only where G
+ * completed, and a token that ends a trigger and has more bytes after it is allowed only where G
  * allows those bytes as well.
  *
  * A pattern has been completed when it matches anything before the end of the text so far; a whole
@@ -25,18 +25,18 @@
 enum grammar_trigger_kind {
     TRIGGER_WORD = 0,      /* the text itself */
     TRIGGER_PATTERN,       /* a regular expression (regex.h), anywhere */
-    TRIGGER_WHOLE_PATTERN, /* must match all of the text so far */
+    TRIGGER_WHOLE_PATTERN, /* a regular expression that must match all of the text so far */
 };
 
 struct grammar_trigger {
     enum grammar_trigger_kind kind;
-    const char *text; /* borrowed: [n] bytes of UTF-8, NUL behind them */
+    const char *text; /* borrowed: [n] bytes of UTF-8, followed by a NUL */
     size_t n;
 };
 
-/* The texts that complete none of the n >= 1 triggers. The piece's rules become the free rules of
- * the grammar (struct grammar_rule). ERR_INVAL if a trigger matches the empty text: then no text is
- * without one. */
+/* Returns the texts that complete none of the n >= 1 triggers. The piece's rules become the free
+ * rules of the grammar (struct grammar_rule). ERR_INVAL if a trigger matches the empty text: then
+ * no text is without one. */
 struct grammar_piece grammar_untriggered(struct grammar_builder *b,
                                          const struct grammar_trigger *triggers, size_t n);
 

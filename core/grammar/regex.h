@@ -3,7 +3,7 @@
  * The common part of ECMAScript's and Python's notation: characters and escapes, classes, \d \w \s
  * and their opposites, \p{...} (categories, scripts and properties of Unicode), dots, groups
  * (capturing or not, named or not), |, * + ? {n} {n,} {n,m}, ^ and $, \b and \B, look-ahead of any
- * kind, and look-behind for one character ((?<=[a-z,]), (?<!^|-)). A lazy mark behind a repetition
+ * kind, and look-behind for one character ((?<=[a-z,]), (?<!^|-)). A lazy mark after a repetition
  * does not change the texts that match. Where the two languages differ, only texts that match in
  * both are made: \d \w \D \W mean ASCII, \S and a dot leave out all kinds of blanks and line ends,
  * only ASCII characters stand beside \b and \B, and \P leaves out characters that Unicode has not
@@ -32,16 +32,16 @@ struct expr_set;
 #define REGEX_MAX_NESTING 128
 
 enum regex_flags {
-    REGEX_SEARCH = 1u << 0, /* without anchors it may match anywhere in the text */
+    REGEX_SEARCH = 1u << 0, /* an expression without anchors may match anywhere in the text */
     REGEX_JSON = 1u << 1,   /* characters are spelled as inside a JSON string, U+0000 is refused */
 };
 
-/* The expression as a piece; errors are the builder's. */
+/* Returns the expression as a piece; errors are the builder's. */
 struct grammar_piece grammar_regex(struct grammar_builder *b, const char *text, size_t n,
                                    unsigned flags);
 
-/* The expression as a set of texts, to be combined with others; `e` must have been made with
- * regex_alphabet() or a part of it. */
+/* Returns the expression as a set of texts, to be combined with others; `e` must have been made
+ * with regex_alphabet() or a part of it. */
 uint32_t grammar_regex_expr(struct expr_set *e, struct grammar_builder *b, const char *text,
                             size_t n, unsigned flags);
 /* Makes an expression set whose alphabet is all characters that may stand in a text. */

@@ -15,7 +15,7 @@
 #define MAX_TEXT 4096 /* bytes of an expression: recursion may be as deep */
 #define MAX_TOLD 4    /* classes that contexts tell apart */
 #define MAX_CONTEXTS (1 + (1 << MAX_TOLD))
-#define MAX_UNFOLDED 64 /* counted iterations with look-around in or behind them */
+#define MAX_UNFOLDED 64 /* counted iterations with look-around in or after them */
 #define BEGINNING 0
 
 struct contexts {
@@ -175,7 +175,7 @@ static void find_told(struct build *x)
     x->n = 1 + (1u << x->n_told);
 }
 
-/* Is the context's last character in told[i]? */
+/* True: the context's last character is in told[i]. */
 static bool is_in(uint32_t context, uint32_t i)
 {
     return context > 0 && (context - 1) >> i & 1;
@@ -215,13 +215,13 @@ static void find_cells(struct build *x)
 
 static struct contexts build_expr(struct build *x, const struct regex_node *n, struct contexts k);
 
-/* Builds a character, and behind it what follows in the context that it makes. */
+/* Builds a character, followed by what follows in the context that it makes. */
 static struct contexts build_class(struct build *x, const struct regex_node *n, struct contexts k)
 {
     uint32_t out = EXPR_NONE;
     struct char_class c;
 
-    k.at[BEGINNING] = k.at[1]; /* behind a character it is never the beginning */
+    k.at[BEGINNING] = k.at[1]; /* after a character it is never the beginning */
     if (is_everywhere(x, &k)) {
         char_class_clear(&c);
         regex_class_of(x->re, n, &c);
@@ -424,7 +424,7 @@ static struct contexts build_expr(struct build *x, const struct regex_node *n, s
     return k;
 }
 
-/* The texts in which a match begins anywhere. */
+/* Returns the texts in which a match begins anywhere. */
 static uint32_t anywhere(struct build *x, const struct contexts *k)
 {
     uint32_t out = k->at[BEGINNING];

@@ -22,12 +22,12 @@
 #define REGEX_MAX_NODES (1u << 19)
 
 enum regex_kind {
-    REGEX_SEQUENCE = 0, /* first and its successors; without any, the empty text */
-    REGEX_CHOICE,       /* one of first and its successors */
+    REGEX_SEQUENCE = 0, /* `first` and its successors, in a row; NOTHING: the empty text */
+    REGEX_CHOICE,       /* one of `first` and its successors */
     REGEX_CHAR,         /* min is the character */
     REGEX_CLASS,        /* ranges[min .. min + max - 1] */
-    REGEX_REPEAT,       /* first, min to max times */
-    REGEX_LOOK,         /* first; min: enum regex_look */
+    REGEX_REPEAT,       /* `first`, min to max times */
+    REGEX_LOOK,         /* look-around for `first`; min: enum regex_look */
     REGEX_BEGIN,
     REGEX_END,
     REGEX_WORD_EDGE, /* min: 1 = \B */
@@ -40,7 +40,8 @@ enum regex_look {
 
 struct regex_node {
     uint8_t kind;
-    uint32_t first, next; /* its first member, and its successor; or REGEX_NOTHING */
+    uint32_t first, next; /* number of the node's first member and of its successor; or
+                           * REGEX_NOTHING */
     uint32_t min, max;
 };
 
@@ -51,7 +52,7 @@ struct regex {
     struct char_range *ranges;
     uint32_t n_ranges, cap_ranges;
     struct regex_node *root; /* set when the whole text was read */
-    bool needs_expr;         /* pieces cannot express it: regex_expr.c does */
+    bool needs_expr;         /* pieces cannot express the tree: regex_expr.c must */
 };
 
 /* Parses the text into a tree; errors are the builder's. The caller releases it even then. */
@@ -63,7 +64,7 @@ void regex_class_of(const struct regex *re, const struct regex_node *n, struct c
 
 /* ---- regex_expr.c ---- */
 
-/* The texts that match as a whole or, with REGEX_SEARCH, that contain a match. */
+/* Returns the texts that match as a whole or, with REGEX_SEARCH, that contain a match. */
 uint32_t regex_expr(struct regex *re, struct expr_set *e);
 
 /* ---- regex_class.c ---- */

@@ -19,7 +19,7 @@ static bool has_failed(const struct regex *re)
     return reader_has_failed(&re->r);
 }
 
-/* Doubles the array until it has room for `more` elements behind the first n. */
+/* Doubles the array until it has room for `more` elements after the first n. */
 static bool grow_nodes(struct regex *re, void **array, uint32_t n, uint32_t more, uint32_t *cap,
                        size_t bytes)
 {
@@ -138,8 +138,8 @@ static uint32_t read_char(struct reader *r)
 
 /* ---- classes ---- */
 
-/* Reads, behind a backslash, the name of \d, \p{..} and the like and adds its class; false: there
- * is none. */
+/* Reads the name of a class after a backslash (d, p{..} and the like) and adds the class; false:
+ * there is none. */
 static bool read_named(struct reader *r, struct char_class *c, bool wide)
 {
     const char letter = reader_peek(r);

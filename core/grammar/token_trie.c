@@ -36,7 +36,7 @@ static uint32_t common(const struct trie_text *a, const struct trie_text *b)
     return n;
 }
 
-/* Is the text a control token's name between two marks? */
+/* True: the text is a control token's name between two marks. */
 static bool is_name(const struct trie_text *t)
 {
     return t->n > 2 && (uint8_t)t->bytes[0] == TOKEN_TRIE_MARK &&
@@ -161,7 +161,7 @@ static bool is_end(const struct tokenizer *t, int32_t id)
     return false;
 }
 
-/* Bytes of the token's name with its two marks; 0: grammars have no name for it. */
+/* Returns the bytes of the token's name with its two marks; 0: grammars have no name for it. */
 static size_t name_bytes(const struct tokenizer *t, int32_t id)
 {
     size_t n;

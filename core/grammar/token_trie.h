@@ -25,18 +25,18 @@
 struct tokenizer;
 
 struct trie_node {
-    uint32_t end;   /* the first node behind the subtree */
-    uint32_t first; /* index of its first id; those of the subtree follow */
-    uint16_t n;     /* how many texts end here */
+    uint32_t end;   /* the first node after the subtree */
+    uint32_t first; /* index in ids[] of the node's first id; the subtree's ids follow it */
+    uint16_t n;     /* number of texts that end at this node */
     uint8_t byte;
-    uint8_t depth; /* 1 for the first byte */
+    uint8_t depth; /* number of bytes from the root: 1 for the first byte */
 };
 
 struct token_trie {
     uint32_t n_nodes, n_ids, n_vocab;
     struct trie_node *nodes;
     int32_t *ids;
-    uint64_t has_byte[4]; /* bit b: a text is the byte b alone */
+    uint64_t has_byte[4]; /* bit b: the single byte b is a text */
     const char **text;    /* [n_vocab] the bytes of a token, borrowed; NULL when it is left out */
     uint8_t *len;         /* [n_vocab] */
     uint32_t *marks;      /* [n_vocab / 32 + 1] bits of tokens that are not text; their `text` is a
@@ -62,12 +62,12 @@ int token_trie_create(struct token_trie **out, struct trie_text *texts, size_t n
 int token_trie_of(struct token_trie **out, const struct tokenizer *t);
 void token_trie_destroy(struct token_trie **t);
 
-/* The name of a control token as a grammar spells it, of *n bytes; NULL: it has none. */
+/* Returns the name of a control token as a grammar spells it, of *n bytes; NULL: it has none. */
 const char *token_trie_name(const struct token_trie *t, int32_t id, uint32_t *n);
-/* The child of a node (UINT32_MAX: the root) with that byte, or n_nodes. */
+/* Returns the child of a node (UINT32_MAX: the root) with that byte, or n_nodes. */
 uint32_t token_trie_child(const struct token_trie *t, uint32_t node, uint8_t byte);
-/* Length of the longest name of a control token that the text begins with; 0: there is none. Names
- * of end-of-generation tokens do not count, because a grammar ends before them. */
+/* Returns the length of the longest name of a control token that the text begins with; 0: there is
+ * none. Names of end-of-generation tokens do not count, because a grammar ends before them. */
 size_t token_trie_mark_at(const struct token_trie *t, const char *text);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * hub_ask() is a loop around one exchange: success returns, a lasting refusal becomes a sentence,
  * and anything else is repeated after a wait that signals can interrupt. HEAD requests follow
- * redirects here instead of in libcurl, and only within the endpoint: the answer wanted is the
- * Hub's own, not that of the file server behind it.
+ * redirects here instead of in libcurl, and only within the endpoint: the caller wants the Hub's
+ * own answer, not that of the file server it redirects to.
  */
 #include "core/hub/ask.h"
 
@@ -40,7 +40,7 @@ unsigned long hub_wait_ms(const struct hub_answer *a, unsigned n_failed)
     return (unsigned long)FIRST_WAIT_MS << (n_failed > 0 ? n_failed - 1 : 0);
 }
 
-/* The Hub's own words about an error. */
+/* Return the Hub's own words about an error. */
 static const char *said(const struct hub_answer *a, char text[300])
 {
     char shown[256];
@@ -102,13 +102,13 @@ static int take_body(void *ud, const struct hub_answer *a, const void *bytes, si
     return buf_add(ud, bytes, n);
 }
 
-/* Whether a redirect stays with the endpoint, as that of a renamed repository does; `url` gets its
+/* True: a redirect stays with the endpoint, as that of a renamed repository does; `url` gets its
  * target. */
 static bool is_hop(const struct hub_asker *k, const struct hub_answer *a, char url[HUB_MAX_URL])
 {
     const char *e = k->place->endpoint, *to = a->location;
     const size_t n = strlen(e);
-    const char *path = strchr(e + 8, '/'); /* path of the endpoint, or NULL */
+    const char *path = strchr(e + 8, '/'); /* the endpoint's path, or NULL */
 
     if (a->status < 300 || a->status > 399)
         return false;

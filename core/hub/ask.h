@@ -1,4 +1,5 @@
-/* core/hub/ask.h - questions to the Hub: asked again where that helps, and refusals in words.
+/* core/hub/ask.h - sends requests to the Hub, repeats them where that helps, and writes refusals as
+ * sentences.
  *
  * A cut or a failing server (408, 5xx) is tried again a few times, later each time; 429 waits for
  * as long as the Hub says. Other refusals are sentences that say what to do: which terms to accept,
@@ -27,20 +28,21 @@ struct hub_asker {
     const struct hub_reference *reference;
 };
 
-/* GET into `body`, or, with body NULL, HEAD, whose answer may be a redirect to another host. 0 for
- * a status that is not an error. */
+/* Send a GET and store the answer in `body`; body NULL: send a HEAD, whose answer may be a redirect
+ * to another host. 0: the status is not an error. */
 int hub_ask(const struct hub_asker *k, const char *url, struct buf *body, struct hub_answer *a,
             char *err, size_t err_len);
 
-/* Write the sentence for a status that is an error; `what` was asked for. Returns ERR_*. */
+/* Write the sentence for a status that is an error; `what` names the thing that was requested.
+ * Returns ERR_*. */
 int hub_refused(const struct hub_asker *k, const struct hub_answer *a, const char *what, char *err,
                 size_t err_len);
 
-/* Whether a request with this status may succeed if it is repeated. */
+/* True: a request with this status may succeed if it is repeated. */
 bool hub_status_passes(long status);
 
-/* The wait in ms before the next try, after so many failed ones (1, 2, ...): the time that the Hub
- * asked for, else longer each time. UINT64_MAX: give up. */
+/* Return the wait in ms before the next try, after n_failed failed ones (1, 2, ...): the time that
+ * the Hub asked for, else longer each time. UINT64_MAX: give up. */
 unsigned long hub_wait_ms(const struct hub_answer *a, unsigned n_failed);
 
 #endif

@@ -27,9 +27,9 @@
 #include <unistd.h>
 
 #define LOCK_NAP_MS 100
-#define KEPT_FREE ((uint64_t)16 << 20) /* bytes that a download leaves free on a disk */
+#define KEPT_FREE ((uint64_t)16 << 20) /* bytes of the disk that a download leaves free */
 
-/* By https://bford.info/cachedir/: programs that make backups skip the folder. */
+/* Marks the folder for backup programs, which skip it (https://bford.info/cachedir/). */
 #define CACHEDIR_TAG "Signature: 8a477f597d28d172789f06886806bc55\n"
 
 int hub_cache_fail(const char *path, const char *verb, char *err, size_t err_len)
@@ -242,8 +242,8 @@ static void tag_cache(const struct hub_place *p)
         (void)write_small(path, CACHEDIR_TAG, err, sizeof(err));
 }
 
-/* Whether the locked file is still the one at the path: its previous holder may have removed it,
- * and then other processes do not see the lock. */
+/* True: the locked file is still the one at the path. The lock's previous holder may have removed
+ * it, and then other processes do not see the lock. */
 static bool is_still(int fd, const char *path)
 {
     struct stat mine, there;

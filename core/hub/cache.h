@@ -28,12 +28,12 @@ struct hub_listing;
 
 enum hub_part { HUB_FOLDER, HUB_REFS, HUB_BLOBS, HUB_SNAPSHOTS, HUB_LOCKS };
 
-/* The path of a part of the cache, and below it of the two names with slashes between (either may
- * be ""). */
+/* Write the path of a part of the cache and, below it, of the two names with slashes between
+ * (either may be ""). */
 void hub_cache_path(char path[HUB_MAX_LOCAL], const struct hub_place *p, const char *repo,
                     enum hub_part part, const char *name, const char *below);
 
-/* The commit of a revision when it was last fetched. ERR_NOENT without a sentence. */
+/* Read the commit that a revision had when it was last fetched. ERR_NOENT without a sentence. */
 int hub_cache_commit(const struct hub_place *p, const struct hub_reference *r, char commit[41]);
 /* Store the commit of a revision, for offline use. */
 int hub_cache_set_commit(const struct hub_place *p, const struct hub_reference *r,
@@ -43,7 +43,7 @@ int hub_cache_set_commit(const struct hub_place *p, const struct hub_reference *
 int hub_cache_list(struct hub_listing *l, const struct hub_place *p, const char *repo,
                    const char *commit, char *err, size_t err_len);
 
-/* Whether the file is there, with its full size. */
+/* True: the file is there, with its full size. */
 bool hub_cache_has(const char *path, uint64_t size);
 
 /* Make the folders above this path. */
@@ -61,7 +61,7 @@ int hub_cache_lock(const struct hub_place *p, const char *repo, const char *hash
 /* Check that the disk has room for so many bytes: else ERR_LIMIT with a sentence. */
 int hub_cache_check_room(const struct hub_place *p, uint64_t bytes, char *err, size_t err_len);
 
-/* "PATH: cannot VERB: what errno says"; returns err_from_errno(). */
+/* Write the sentence "PATH: cannot VERB: (errno's text)"; returns err_from_errno(). */
 int hub_cache_fail(const char *path, const char *verb, char *err, size_t err_len);
 
 #endif

@@ -14,8 +14,8 @@
 
 #define HUB_MAX_FOUND 4096 /* bytes of a path, with the NUL */
 
-/* Turns a reference (hub_reference_is()) into the path of a GGUF file or a folder in the cache:
- * hub_cached(), or hub_pull(), which fetches missing files. */
+/* Type of hub_cached() and hub_pull(): turns a reference (hub_reference_is()) into the path of a
+ * GGUF file or a folder in the cache; hub_pull() also fetches missing files. */
 typedef int hub_find_fn(const char *reference, char path[HUB_MAX_FOUND], char *err, size_t err_len);
 
 hub_find_fn hub_cached;

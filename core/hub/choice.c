@@ -35,8 +35,8 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* The length of s[0..n) without "-00001-of-00003"; *no and *count are 1 where the name has no such
- * end. */
+/* Return the length of s[0..n) without "-00001-of-00003"; *no and *count get the two numbers, or 1
+ * if the name has no such end. */
 static size_t without_part(const char *s, size_t n, unsigned *no, unsigned *count)
 {
     char tail[PART_SUFFIX_LEN + 1];
@@ -59,8 +59,7 @@ static bool is_gguf(const char *path)
     return file_ends_with(path, strlen(path), ".gguf");
 }
 
-/* Whether the file is a model: projectors and importance matrices have these words in their
- * names. */
+/* True: the file is a model: projectors and importance matrices have these words in their names. */
 static bool is_model_gguf(const char *path)
 {
     const char *name = base_name(path);
@@ -74,7 +73,7 @@ static size_t stem_of(const char *path, unsigned *no, unsigned *count)
     return without_part(path, strlen(path) - 5, no, count); /* name without ".gguf" */
 }
 
-/* Whether the path has the quantization as a whole word: "Q4_K" is not one of "Q4_K_M". */
+/* True: the path has the quantization as a whole word: "Q4_K" is not one of "Q4_K_M". */
 static bool has_quant(const char *path, size_t len, const char *quant)
 {
     const size_t n = strlen(quant);
@@ -164,7 +163,7 @@ static int choose_parts(struct hub_listing *l, const struct hub_file *f, const c
 
 /* ---- a folder ---- */
 
-/* Whether the file is one that transformers and sentence-transformers write beside the weights. */
+/* True: the file is one that transformers and sentence-transformers write beside the weights. */
 static bool is_side_file(const char *path)
 {
     static const char *const names[] = {"config.json",
@@ -189,7 +188,7 @@ static bool is_side_file(const char *path)
     return false;
 }
 
-/* Whether the file is a template: "additional_chat_templates/tool_use.jinja". */
+/* True: the file is a template: "additional_chat_templates/tool_use.jinja". */
 static bool is_template_file(const char *path)
 {
     static const char folder[] = "additional_chat_templates/";
@@ -199,7 +198,7 @@ static bool is_template_file(const char *path)
            file_ends_with(path, strlen(path), ".jinja");
 }
 
-/* Whether the file is of a module of sentence-transformers: "1_Pooling/config.json",
+/* True: the file is of a module of sentence-transformers: "1_Pooling/config.json",
  * "2_Dense/model.safetensors". */
 static bool is_module_file(const char *path)
 {
@@ -212,7 +211,7 @@ static bool is_module_file(const char *path)
 
 enum weights { WEIGHTS_ONE, WEIGHTS_SHARDS, WEIGHTS_ANY };
 
-/* The kind of weights that the loader takes, where a repository has them twice. */
+/* Return the kind of weights to load if a repository has several. */
 static enum weights weights_of(const struct hub_listing *l)
 {
     unsigned no, count;

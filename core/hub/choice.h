@@ -1,9 +1,9 @@
-/* core/hub/choice.h - chooses the files of a repository that make the model a reference means.
+/* core/hub/choice.h - chooses the files of a repository that are the model a reference names.
  *
- * Where there are GGUF files the model is one of them, with all its parts: the one whose name has
- * the quantization that is wanted; else Q4_K_M, else Q8_0, else the first by name, as llama.cpp
- * chooses. Projectors of images (mmproj) and importance matrices are not models. Where there are
- * none, or "safetensors" is wanted, it is the folder: config.json, the files of the tokenizer, of
+ * If there are GGUF files, the model is one of them, with all its parts: the one whose name has the
+ * quantization that is wanted; else Q4_K_M, else Q8_0, else the first by name, as llama.cpp
+ * chooses. Projectors of images (mmproj) and importance matrices are not models. If there are none,
+ * or "safetensors" is wanted, the model is the folder: config.json, the files of the tokenizer, of
  * sampling and of pooling, and the weights with their index; never pickles or other formats. A
  * repository with a PEFT adapter and no model is the adapter's folder.
  *

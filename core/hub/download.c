@@ -207,7 +207,7 @@ static int fetch_once(struct download *d, struct hub_answer *a)
                     d->done, d->file->size);
 }
 
-/* Whether the download is too slow: a server that sends a few bytes in each answer, or each minute,
+/* True: the download is too slow: a server that sends a few bytes in each answer, or each minute,
  * would never end. */
 static bool is_too_slow(const struct download *d, uint64_t begin_ms, uint64_t begin_bytes)
 {

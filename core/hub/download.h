@@ -17,7 +17,7 @@
 struct hub_asker;
 struct hub_file;
 
-/* Bytes that are still missing: 0 when snapshots/COMMIT/PATH or the blob is complete. */
+/* Return the bytes that are still missing: 0 if snapshots/COMMIT/PATH or the blob is complete. */
 uint64_t hub_download_missing(const struct hub_asker *k, const char *commit,
                               const struct hub_file *f);
 
@@ -25,7 +25,7 @@ uint64_t hub_download_missing(const struct hub_asker *k, const char *commit,
 int hub_download(const struct hub_asker *k, const char *commit, const struct hub_file *f, char *err,
                  size_t err_len);
 
-/* "ENDPOINT/MIDDLE/REVISION/PATH", escaped for URLs. ERR_LIMIT: it is too long. */
+/* Write the URL "ENDPOINT/MIDDLE/REVISION/PATH", escaped. ERR_LIMIT: it is too long. */
 int hub_url(char *url, size_t size, const char *endpoint, const char *middle, const char *revision,
             const char *path);
 

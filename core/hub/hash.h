@@ -18,8 +18,8 @@ struct hub_hash {
     unsigned n_bytes; /* bytes of the result */
 };
 
-/* Begin the hash that the digits of the expected result imply: 64 or 40. `size`: of the whole
- * file. */
+/* Begin a hash: SHA-256 if `expected` has 64 digits, git's SHA-1 if it has 40. size: bytes of the
+ * whole file. */
 int hub_hash_begin(struct hub_hash *h, const char *expected, uint64_t size);
 void hub_hash_add(struct hub_hash *h, const void *bytes, size_t n);
 /* Write the digits, in lower case, and free the state. `out` may be NULL. */

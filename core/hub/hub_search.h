@@ -1,4 +1,4 @@
-/* core/hub/hub_search.h - one model of the Hub while it is looked for: which commit, which files.
+/* core/hub/hub_search.h - the search for one model of the Hub: its commit and its files.
  *
  * Thread: one at a time.
  * Memory: the listing of a repository.

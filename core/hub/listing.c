@@ -74,7 +74,7 @@ static const char *listed_text(const cJSON *o, const char *name)
     return text != NULL ? text : "";
 }
 
-/* The size, or UINT64_MAX: it is not a whole number. */
+/* Return the size, or UINT64_MAX: it is not a whole number. */
 static uint64_t size_of(const cJSON *o)
 {
     const cJSON *m = cJSON_GetObjectItemCaseSensitive(o, "size");
@@ -83,8 +83,8 @@ static uint64_t size_of(const cJSON *o)
     return v >= 0 && v <= (double)HUB_MAX_FILE_BYTES && v == floor(v) ? (uint64_t)v : UINT64_MAX;
 }
 
-/* Add an entry of a page. A file in git's large file storage has its size and hash in `lfs`; those
- * beside it are of its pointer in git. Entries of folders are skipped. */
+/* Add an entry of a page. A file in git's large file storage has its size and hash in `lfs`; the
+ * outer size and hash are those of its pointer file in git. Entries of folders are skipped. */
 static int add_entry(struct hub_listing *l, const cJSON *entry, char *err, size_t err_len)
 {
     const cJSON *lfs = cJSON_GetObjectItemCaseSensitive(entry, "lfs");

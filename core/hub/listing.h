@@ -41,7 +41,7 @@ int hub_listing_add(struct hub_listing *l, const char *path, uint64_t size, cons
                     char *err, size_t err_len);
 /* Sort by path, so that the choice does not depend on the order of the pages. */
 void hub_listing_sort(struct hub_listing *l);
-/* The file of that path, or NULL. */
+/* Return the file of that path, or NULL. */
 struct hub_file *hub_listing_find(const struct hub_listing *l, const char *path);
 void hub_listing_release(struct hub_listing *l);
 

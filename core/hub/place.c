@@ -17,7 +17,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* The variable's value, or NULL when it is empty. */
+/* Return the variable's value, or NULL if it is unset or empty. */
 static const char *variable(const char *name)
 {
     const char *value = getenv(name);
@@ -147,7 +147,8 @@ static int find_endpoint(struct hub_place *p, char *err, size_t err_len)
     return 0;
 }
 
-/* The certificates to trust, for instance behind a proxy that opens TLS. */
+/* Return the file of certificates to trust, for instance those of a proxy that intercepts TLS, or
+ * NULL. */
 static const char *find_ca_file(void)
 {
     static const char *const names[] = {"CURL_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"};

@@ -11,7 +11,8 @@
 
 struct hub_progress {
     const char *name;      /* borrowed */
-    uint64_t total, begin; /* bytes in all; bytes that were there before */
+    uint64_t total, begin; /* total: bytes of the whole download; begin: bytes that were there
+                            * before */
     uint64_t start_ms, shown_ms;
     bool is_terminal;
 };

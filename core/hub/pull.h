@@ -13,7 +13,8 @@
 
 #include "core/hub/cached.h"
 
-/* With HF_HUB_OFFLINE in the environment it looks only into the cache, as hub_cached(). */
+/* Find a model, fetching missing files. With HF_HUB_OFFLINE in the environment it looks only into
+ * the cache, like hub_cached(). */
 hub_find_fn hub_pull;
 
 #endif

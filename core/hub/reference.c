@@ -28,7 +28,7 @@ static bool is_alnum(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Whether it may be one of the two names of a repository. */
+/* True: s[0..n) may be OWNER or NAME of a repository. */
 static bool is_repo_name(const char *s, size_t n)
 {
     if (n == 0 || s[0] == '-' || s[0] == '.' || s[n - 1] == '-' || s[n - 1] == '.')

@@ -139,7 +139,7 @@ void hub_transfer_close(struct hub_transfer **tp)
     *tp = NULL;
 }
 
-/* Whether the URL is the endpoint's own; only then it gets the token. */
+/* True: the URL is the endpoint's own; only then it gets the token. */
 static bool is_endpoint(const struct hub_place *p, const char *url)
 {
     const size_t n = strlen(p->endpoint);
@@ -161,7 +161,7 @@ static void set_request(struct hub_transfer *t, const struct hub_request *r, cha
     curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, is_own ? t->with_token : t->without);
 }
 
-/* Whether a repeated try would fail too: errors of certificates or redirects. */
+/* True: a repeated try would fail too: errors of certificates or redirects. */
 static bool is_lasting(CURLcode code)
 {
     return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||

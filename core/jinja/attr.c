@@ -63,7 +63,7 @@ static const char *object_name(struct value v)
     }
 }
 
-/* The undefined value for a member or element that is not there. */
+/* Return the undefined value for a member or element that is missing. */
 static struct value lacking(struct render *r, struct value v, struct value name)
 {
     struct value text;
@@ -159,7 +159,8 @@ static struct value data_attr(struct render *r, struct value v, struct value nam
     }
 }
 
-/* getattr(); *found is also true for a member that exists but may not be used: it is undefined. */
+/* Like Python's getattr(). *found is also true for a member that exists but may not be used: the
+ * result is undefined. */
 static struct value attr(struct render *r, struct value v, struct value name, bool *found)
 {
     const struct value got = data_attr(r, v, name, found);
@@ -206,7 +207,7 @@ static struct value range_item(struct value v, int64_t i, bool *found)
     return *found ? value_int(template_range_at(v, i)) : value_null();
 }
 
-/* obj[key]; *found is false if there is no such item, or no items at all. */
+/* Return v[key]; *found is false if there is no such item, or no items at all. */
 static struct value item(struct render *r, struct value v, struct value key, bool *found)
 {
     const struct value *member;
@@ -229,7 +230,7 @@ static struct value item(struct render *r, struct value v, struct value key, boo
     return v;
 }
 
-/* x.name: a member, else an item of that name. */
+/* Return x.name: a member, else an item of that name. */
 struct value template_getattr(struct render *r, struct value v, struct value name)
 {
     bool found, there;
@@ -245,7 +246,7 @@ struct value template_getattr(struct render *r, struct value v, struct value nam
     return there ? other : lacking(r, v, name);
 }
 
-/* x[key]: an item, else a member of that name. */
+/* Return x[key]: an item, else a member of that name. */
 struct value template_getitem(struct render *r, struct value v, struct value key)
 {
     bool found;

@@ -100,7 +100,7 @@ int template_repr_object(struct value v, struct buf *out)
 
 /* --- arguments by name --- */
 
-/* The index of `name` among the words of params, or -1. */
+/* Return the index of `name` among the words of params, or -1. */
 static int param_index(const char *params, struct value name)
 {
     int i = 0;
@@ -188,8 +188,8 @@ static bool is_param(const struct node *node, struct value name, uint32_t from)
     return false;
 }
 
-/* The keywords that are not parameters of the macro, as a dict; without `caller` where the macro
- * asks for it. */
+/* Return the keywords that are not parameters of the macro, as a dict; without `caller` if the
+ * macro reads it. */
 static struct value other_keywords(struct render *r, const struct node *node,
                                    const struct args *args, bool own_caller)
 {
@@ -264,7 +264,7 @@ static struct value not_provided(struct render *r, struct value name)
     template_text(r, &b);
     buf_printf(&b, "parameter '%.*s' was not provided", (int)name.n, name.s);
     name = template_take(r, &b);
-    name.kind = VALUE_UNDEFINED; /* its text is the reason */
+    name.kind = VALUE_UNDEFINED; /* the undefined value's text is the reason */
     return name;
 }
 

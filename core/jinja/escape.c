@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* The entity of a character in HTML, or NULL if it has none. */
+/* Return the entity of a character in HTML, or NULL if it has none. */
 static const char *entity(char c)
 {
     switch (c) {

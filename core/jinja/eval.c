@@ -65,7 +65,7 @@ static struct value eval_cond(struct render *r, const struct node *node, struct 
                                    "section was defined.");
 }
 
-/* `and` and `or` give the operand that decides. */
+/* Evaluate `and` or `or`, whose value is the operand that decides. */
 static struct value eval_logic(struct render *r, const struct node *node, struct frame *f)
 {
     const struct value a = template_eval(r, node->a, f);
@@ -157,7 +157,8 @@ static bool has_keyword(const struct args *args, struct value name)
     return false;
 }
 
-/* Make room for the keywords of the call, those of **more, and one that a call block adds. */
+/* Evaluate the keyword arguments of the call and those of its **mapping into args->kw, which has
+ * room for one more: `caller`, which a call block adds. */
 static bool eval_keywords(struct render *r, const struct node *node, struct frame *f,
                           struct args *args)
 {

@@ -153,7 +153,8 @@ bool template_all_text(struct render *r, uint32_t before)
     return r->rc == 0;
 }
 
-/* Cut the text that the body printed off the output. *flow tells whether it left a loop. */
+/* Run the body, remove the text that it printed from the output and return it. *flow: how the body
+ * ended (break, continue). */
 static struct value capture(struct render *r, const struct node_list *body, struct frame *f,
                             enum flow *flow)
 {
@@ -179,7 +180,7 @@ struct value template_capture(struct render *r, const struct node_list *body, st
     return capture(r, body, f, &flow);
 }
 
-/* Unlike {{ }} blocks print strings only. */
+/* Print a block's value, which must be a string, unlike that of {{ }}. */
 static void write_text_node(struct render *r, struct value v)
 {
     if (r->rc == 0 && v.kind != VALUE_STRING)
@@ -233,7 +234,7 @@ static void exec_call_block(struct render *r, const struct node *node, struct fr
 
         if (r->rc < 0 || !template_eval_args(r, node->a, f, &args))
             return;
-        /* there is room for one more behind the keywords */
+        /* eval_keywords() has left room for one more */
         args.kw[args.n_kw++] = (struct kwarg){value_text("caller"), caller};
         v = template_call(r, callee, &args);
     }

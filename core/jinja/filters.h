@@ -81,16 +81,17 @@ RAW_FILTERS(XX)
  * replaces an undefined value on the way. */
 struct value filter_member(struct render *r, struct value v, struct value path,
                            struct value otherwise);
-/* A generator of the items that `compute` gives, which is not called before the first item is asked
- * for: an error in the input does not count if none is. */
+/* Return a generator of the items of `compute`, which is called when the first item is asked for:
+ * an error in the input does not count if no item is. */
 struct value filter_later(struct render *r, struct value v, const struct value *a,
                           struct value (*compute)(struct render *r, struct value v,
                                                   const struct value *a));
-/* A string in lower case; any other value unchanged. */
+/* Return a string in lower case; any other value unchanged. */
 struct value filter_fold(struct render *r, struct value v);
-/* The text in another case; its flags stay. */
+/* Return the text in another case, with its flags. */
 struct value filter_case(struct render *r, struct value v, int to);
-/* The text without the characters at its ends that are in `chars` (missing or null: blanks). */
+/* Return the text without the characters at its ends that are in `chars` (missing or null:
+ * blanks). */
 struct value filter_strip(struct render *r, struct value v, struct value chars, bool left,
                           bool right);
 struct value filter_replace_text(struct render *r, struct value s, struct value old,

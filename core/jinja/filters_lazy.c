@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* A generator whose items are all computed when the first is asked for, so that an error in the
- * input does not count if none is. */
+/* A generator that computes all items when the first is asked for, so that an error in the input
+ * does not count if no item is. */
 struct later {
     struct value (*compute)(struct render *r, struct value v, const struct value *a);
     struct value v, a[TEMPLATE_MAX_PARAMS];

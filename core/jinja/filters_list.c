@@ -154,7 +154,8 @@ struct value filter_batch(struct render *r, struct value v, const struct value *
     return filter_later(r, v, a, batch);
 }
 
-/* Cut the list into so many lists; the first ones are longer by one, or the others filled up. */
+/* Cut the list into a[0] lists; the first ones are longer by one item, or the others are filled
+ * up. */
 static struct value slice(struct render *r, struct value v, const struct value *a)
 {
     const struct value all = value_list(r->pool), list = template_listed(r, v);
@@ -198,7 +199,7 @@ static struct value key_of(struct render *r, const struct by *by, struct value v
     return by->fold && r->rc == 0 ? filter_fold(r, v) : v;
 }
 
-/* The keys of an item for "a,b": a list. */
+/* Return the keys of an item for "a,b" as a list. */
 static struct value keys_of(struct render *r, const struct by *by, struct value v)
 {
     const struct value keys = value_list(r->pool), path = by->path;
@@ -309,7 +310,7 @@ struct value filter_unique(struct render *r, struct value v, const struct value 
     return filter_later(r, v, a, unique);
 }
 
-/* The first of the smallest items, or of the largest. */
+/* Return the first of the smallest items, or of the largest. */
 static struct value extreme(struct render *r, struct value v, const struct value *a,
                             enum token_type op)
 {

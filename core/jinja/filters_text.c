@@ -238,7 +238,7 @@ struct value filter_split_lines(struct render *r, struct value s, bool keep_ends
     return lines;
 }
 
-/* Whether the value is a string, as most text filters require; else fail. */
+/* True: the value is a string, as most text filters require; else the render fails. */
 static bool filter_is_text(struct render *r, struct value v)
 {
     if (v.kind == VALUE_UNDEFINED)
@@ -282,7 +282,7 @@ struct value filter_indent(struct render *r, struct value v, const struct value 
     return lines;
 }
 
-/* The text up to the last blank, if there is one. */
+/* Return the text before its last blank, or all of it if it has none. */
 static struct value without_last_word(struct value s)
 {
     for (size_t i = s.n; i > 0; i--)

@@ -93,7 +93,7 @@ static void read_flags(struct value f, size_t *i, struct percent *p)
     }
 }
 
-/* Read the flags, width and precision behind "%", and the type. */
+/* Read the flags, width, precision and type after "%". */
 static bool read_percent(struct render *r, struct value f, size_t *i, struct source *from,
                          struct percent *p, bool *has_name)
 {
@@ -259,13 +259,13 @@ static void put_percent(struct render *r, struct percent *p, struct text *out)
             break;
         format_number(r, p, p->type, &out->buf);
         break;
-    default: /* it may be the first byte of a longer character */
+    default: /* the byte may be the first of a longer character */
         template_fail(r, "unsupported format character '%c'",
                       (uint8_t)p->type < 0x80 ? p->type : '?');
     }
 }
 
-/* Whether there are values that no % has used; a single value that can be indexed by name or number
+/* True: there are values that no % has used; a single value that can be indexed by name or number
  * may be unused. */
 static bool has_unused(const struct source *from)
 {
@@ -317,7 +317,7 @@ struct value template_percent(struct render *r, struct value f, struct value wit
 
 /* --- "{}" --- */
 
-struct fields { /* which argument comes next */
+struct fields { /* says which argument comes next */
     const struct args *args;
     int64_t next; /* next argument of "{}"; -1 after "{0}" */
     bool automatic;
@@ -362,7 +362,7 @@ static struct value index_of(struct value text)
     return text.n > 0 ? value_int(i) : text;
 }
 
-/* The value of name.member[index]. */
+/* Return the value of name.member[index]. */
 static struct value field_value(struct render *r, struct fields *fields, struct value path)
 {
     size_t i = 0, from;
@@ -427,7 +427,7 @@ static void put_field(struct render *r, struct fields *fields, struct value fiel
         template_format_spec(r, v, spec.s, spec.n, &out->buf);
 }
 
-/* The "}" that ends the field which begins at i; f.n: there is none. */
+/* Return the index of the "}" that ends the field which begins at i; f.n: there is none. */
 static size_t field_end(struct value f, size_t i)
 {
     for (size_t depth = 1; i < f.n; i++) {

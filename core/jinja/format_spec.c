@@ -40,7 +40,7 @@ static int64_t spec_number(const char *s, size_t n, size_t *i)
     return value;
 }
 
-/* Read [[fill]align]; returns the text behind it. */
+/* Read [[fill]align]; returns the text after it. */
 static size_t read_align(const char *s, size_t n, struct spec *spec)
 {
     size_t len = 0;
@@ -116,7 +116,7 @@ static void put_aligned(const struct spec *spec, char align, struct value head, 
 }
 
 /* Copy digits with a mark between groups of `size`; with "=" and zeros the zeros are grouped too,
- * up to `least` characters. Text behind the digits is copied unchanged. */
+ * up to `least` characters. Text after the digits is copied unchanged. */
 static void put_groups(const struct spec *spec, const char *digits, size_t n, int size,
                        int64_t least, struct buf *out)
 {
@@ -158,7 +158,7 @@ static void put_signed(struct render *r, const struct spec *spec, bool negative,
 
 static void put_float(struct render *r, const struct spec *spec, double f, struct buf *out);
 
-/* The base of an integer type; 0: another type. */
+/* Return the base of an integer type; 0: another type. */
 static unsigned base_of(char type)
 {
     switch (type) {
@@ -216,8 +216,8 @@ static void put_int(struct render *r, const struct spec *spec, int64_t i, struct
                base == 10 ? 3 : 4, out);
 }
 
-/* Write a float without a type: with as many digits as the precision, but with an exponent where no
- * digit would be left behind the point. */
+/* Write a float without a type: with as many digits as the precision, but with an exponent if no
+ * digit would be left after the point. */
 static void general_digits(int precision, double f, struct buf *b)
 {
     char text[80]; /* 60 digits, sign, point and exponent */

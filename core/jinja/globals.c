@@ -158,7 +158,8 @@ static struct value call_strftime(struct render *r, const struct args *args)
         return template_fail(r, "strftime_now() needs a string");
     if (a[0].n + 2 > sizeof(format) || memchr(a[0].s, '\0', a[0].n) != NULL)
         return template_fail(r, "the format of strftime_now() is too long");
-    memcpy(format, a[0].s, a[0].n); /* the mark behind tells an empty result from a failure */
+    memcpy(format, a[0].s, a[0].n); /* a mark is appended, because strftime() returns 0 for an empty
+                                     * result and for a failure */
     memcpy(format + a[0].n, "|", 2);
     if (localtime_r(&now, &tm) == NULL)
         return template_fail(r, "the time is out of range");

@@ -1,4 +1,4 @@
-/* core/jinja/lexer.c - the source of a template as tokens.
+/* core/jinja/lexer.c - cuts the source of a template into tokens.
  *
  * Text outside of tags is data. A tag may remove blanks around it: "-" all of them, trim_blocks the
  * line end after a block, lstrip_blocks the blanks before it on its line; "+" prevents the last
@@ -99,7 +99,7 @@ static size_t back_over_spaces(const struct lexer *lex, size_t from, size_t to)
     return to;
 }
 
-/* The end of the data before a tag at `tag` with the sign `sign`. */
+/* Return the end of the data before a tag at `tag` with the sign `sign`. */
 static size_t data_end(const struct lexer *lex, size_t tag, char sign, bool is_variable)
 {
     size_t line = tag;
@@ -115,8 +115,8 @@ static size_t data_end(const struct lexer *lex, size_t tag, char sign, bool is_v
     return skip_spaces(lex, line) >= tag ? line : tag;
 }
 
-/* The position behind the end of a block or comment at pos and the text that it removes; 0: no
- * end. */
+/* Return the position after the end of a block or comment at pos and the text that it removes; 0:
+ * no end is here. */
 static size_t tag_end(const struct lexer *lex, size_t pos, const char *end)
 {
     if (pos >= lex->n)
@@ -135,7 +135,8 @@ static char sign_at(const struct lexer *lex, size_t pos)
     return pos < lex->n && (lex->s[pos] == '-' || lex->s[pos] == '+') ? lex->s[pos] : '\0';
 }
 
-/* Whether "{% word %}", in any spacing, is at pos: the position behind the word and its blanks. */
+/* If "{% word", in any spacing, is at pos, return the position after the word and its blanks; else
+ * 0. */
 static size_t block_word(const struct lexer *lex, size_t pos, const char *word)
 {
     pos += 2;
@@ -150,7 +151,7 @@ static struct token data_token(const struct lexer *lex, size_t to)
                           value_own(value_borrow(lex->s + lex->pos, to - lex->pos))};
 }
 
-/* A raw block whose content begins at `pos`: all of it is data. */
+/* Return the content of a raw block, which begins at `pos`, as one token of data. */
 static struct token lex_raw(struct lexer *lex, size_t pos)
 {
     const uint32_t line = lex->line;
@@ -201,7 +202,7 @@ static size_t find_tag(const struct lexer *lex)
     return lex->n;
 }
 
-/* The position of the content of "{% raw %}", else 0. Its end removes no line end. */
+/* Return the position of the content of "{% raw %}", else 0. The tag's end removes no line end. */
 static size_t raw_content(const struct lexer *lex, size_t tag)
 {
     const size_t pos = lex->s[tag + 1] == '%' ? block_word(lex, tag, "raw") : 0;
@@ -339,7 +340,7 @@ static struct token lex_quoted(struct lexer *lex)
     return t;
 }
 
-/* The position behind the end of the open tag, if the end is here; else 0. */
+/* Return the position after the end of the open tag, if the end is here; else 0. */
 static size_t open_tag_end(const struct lexer *lex)
 {
     if (lex->n_brackets > 0)

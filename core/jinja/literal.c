@@ -14,7 +14,7 @@
 
 /* --- numbers --- */
 
-/* Skip digits with single "_" between them: the position behind, or `pos`. */
+/* Skip digits with single "_" between them. Returns the position after them, or `pos`. */
 static size_t digits(const struct lexer *lex, size_t pos, const char *set, bool may_begin_low)
 {
     const size_t from = pos;
@@ -36,7 +36,8 @@ static bool is_sign(const struct lexer *lex, size_t pos)
 
 static const char decimal[] = "0123456789";
 
-/* The position behind a float, which needs a fraction or an exponent; 0: it is not a float. */
+/* Return the position after a float, which needs a fraction or an exponent; 0: it is not a
+ * float. */
 static size_t float_end(const struct lexer *lex)
 {
     size_t pos = digits(lex, lex->pos, decimal, false), more;

@@ -19,7 +19,8 @@ struct loop {
     struct frame *test_frame; /* frame of the condition */
     struct value_list *ahead; /* items that were taken early to count them; NULL: none */
     uint32_t i_ahead;
-    struct value current, before, after; /* after: VALUE_MISSING unless it was peeked at */
+    struct value current, before, after; /* the items around this one; after: VALUE_MISSING unless
+                                          * peek() has read it */
     struct value changed;                /* arguments of the last loop.changed() */
     int64_t index0, length;              /* length: -1 until it is known */
     uint32_t depth0;
@@ -30,7 +31,7 @@ static struct loop *loop_of(struct value v)
     return (struct loop *)v.object;
 }
 
-/* The next item from the loop's source that the condition accepts. */
+/* Take the next item from the loop's source that the condition accepts. */
 static bool pull(struct render *r, struct loop *l, struct value *item)
 {
     if (l->ahead != NULL) {
@@ -83,7 +84,7 @@ static struct value peek(struct render *r, struct loop *l)
     return l->after;
 }
 
-/* The length; where the source has none, all items are taken to count them. */
+/* Return the loop's length; if the source has none, all items are taken to count them. */
 static int64_t length(struct render *r, struct loop *l)
 {
     struct value list, item;

@@ -23,7 +23,7 @@ struct value method_splitlines(struct render *r, struct value v, const struct va
 struct value method_partition(struct render *r, struct value v, const struct value *a);
 struct value method_rpartition(struct render *r, struct value v, const struct value *a);
 
-/* Ends with a row without a name. */
+/* Return the table of methods, which ends with a row without a name. */
 const struct template_builtin *template_string_methods(void);
 
 #endif

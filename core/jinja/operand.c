@@ -1,8 +1,8 @@
 /* core/jinja/operand.c - parses operands: names, literals, members, calls, filters, tests.
  *
  * The lowest level of the expression parser (parse_expr.c has the operators): a primary, then any
- * number of members, indices and calls behind it, then filters and tests. Each step makes a node
- * whose `a` is what was parsed so far, so chains lean to the left.
+ * number of members, indices and calls, then filters and tests. Each step makes a node whose `a` is
+ * what was parsed so far, so chains lean to the left.
  */
 #include "core/jinja/template_impl.h"
 
@@ -84,7 +84,7 @@ struct node *template_parse_filters(struct parser *p, struct node *node, bool at
     return node;
 }
 
-/* Whether the current token may begin a test's argument without parentheses. */
+/* True: the current token may begin a test's argument without parentheses. */
 static bool begins_argument(struct parser *p)
 {
     switch ((int)p->now.type) {

@@ -81,8 +81,8 @@ static struct value int_power(struct render *r, int64_t a, int64_t b)
     return value_int(result);
 }
 
-/* The nearest double of a / b, as in Python: 64 bits of the quotient, and one bit that tells
- * whether there are more, are rounded once. */
+/* Return the double nearest to a / b, as Python does: 64 bits of the quotient, and one bit that is
+ * set if there are more, are rounded once. */
 static double quotient_of(int64_t a, int64_t b)
 {
     const uint64_t n = a < 0 ? -(uint64_t)a : (uint64_t)a, d = b < 0 ? -(uint64_t)b : (uint64_t)b;
@@ -392,7 +392,8 @@ bool template_contains(struct render *r, struct value seq, struct value item)
         return contains_text(r, seq, item);
     if (seq.kind == VALUE_DICT ||
         (seq.kind == VALUE_VIEW && template_view_kind(seq) == TEMPLATE_KEYS)) {
-        template_step(r, item.kind == VALUE_STRING ? item.n / 128 : 0); /* it is hashed twice */
+        template_step(r, item.kind == VALUE_STRING ? item.n / 128 : 0); /* the string is hashed
+                                                                         * twice */
         if (value_hash(item, &hash) < 0)
             template_fail(r, "unhashable type: '%s'", value_type_name(item));
         if (seq.kind == VALUE_VIEW) {

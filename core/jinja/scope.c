@@ -24,7 +24,7 @@ struct symbols { /* names of a scope at one point of the first pass */
     struct parser *p;
     struct symbols *parent;
     struct value names; /* dict: name to slot; shared by the copies for branches */
-    struct symbol *at;  /* by slot */
+    struct symbol *at;  /* symbols by slot */
     uint32_t n;
 };
 
@@ -46,7 +46,7 @@ static bool out_of_memory(struct parser *p)
     return p->lex.rc < 0;
 }
 
-/* The symbol in this scope, made if there is none; NULL without memory. */
+/* Return the symbol in this scope, made if there is none; NULL without memory. */
 static struct symbol *symbol_at(struct symbols *s, struct value name)
 {
     const struct value *slot = value_dict_find(s->names, name);

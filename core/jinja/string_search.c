@@ -36,8 +36,8 @@ static bool ends(struct value v, struct value with)
 
 struct part { /* part of a string, from the start and end arguments */
     struct value v;
-    int64_t from;  /* in characters */
-    bool possible; /* false: the start is behind the end */
+    int64_t from;  /* offset of the part, in characters */
+    bool possible; /* false: the start is after the end */
 };
 
 static bool cut_part(struct render *r, struct value v, struct value start, struct value stop,
@@ -66,7 +66,7 @@ static bool cut_part(struct render *r, struct value v, struct value start, struc
     return true;
 }
 
-/* Whether one text, or any of a tuple of them, matches. */
+/* Return true if one text, or any of a tuple of texts, matches. */
 static struct value matches(struct render *r, struct value v, const struct value *a,
                             bool (*match)(struct value v, struct value with))
 {
@@ -110,7 +110,7 @@ static const char *find_last(const char *s, size_t n, struct value what)
     return NULL;
 }
 
-/* The index of the character where a[0] begins, or -1. */
+/* Return the index of the character where a[0] begins, or -1. */
 static int64_t search(struct render *r, struct value v, const struct value *a, bool last)
 {
     const char *at;

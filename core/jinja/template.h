@@ -48,7 +48,7 @@ struct template;
 #define TEMPLATE_MAX_DEPTH 1500 /* nested calls, loops and expressions while rendering */
 #define TEMPLATE_MAX_RANGE 100000 /* numbers in a range(), jinja's own limit */
 
-struct template_options { /* zero means the default above */
+struct template_options { /* a limit of 0 means the default above */
     struct budget *budget; /* borrowed; NULL: BUDGET_REQUEST_STEPS of its own, some hundred times
                             * what a long chat takes */
     uint32_t max_depth;

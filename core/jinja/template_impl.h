@@ -66,14 +66,14 @@ enum lex_state { LEX_DATA = 0, LEX_BLOCK, LEX_VARIABLE };
 
 struct lexer {
     struct value_pool *pool;
-    const char *s; /* with \n as the only line end, without the last of them */
+    const char *s; /* the source, with \n as the only line end and without the last line end */
     size_t n, pos;
     uint32_t line;
     enum lex_state state;
     bool line_starting;  /* the last token ended with a line end */
-    char *brackets;      /* the closing brackets that are due */
+    char *brackets;      /* stack of the closing brackets that must still come */
     uint32_t n_brackets;
-    struct token pending; /* the tag after the data that was just returned */
+    struct token pending; /* token of the tag after the data that was just returned */
     bool has_pending;
     int rc;
     char *err;
@@ -83,14 +83,14 @@ struct lexer {
 /* Begin with a copy of the source in which all line ends are \n. */
 int template_lex_init(struct lexer *lex, struct value_pool *pool, const char *source, size_t n,
                       char *err, size_t err_len);
-/* The next token; TOKEN_END at the end and after an error (lex->rc). */
+/* Return the next token; TOKEN_END at the end and after an error (lex->rc). */
 struct token template_lex_next(struct lexer *lex);
 /* Note the first error, as "line N: ...". Returns `rc`. */
 int template_lex_fail(struct lexer *lex, uint32_t line, int rc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* literal.c: the number that begins here, and where it ends. */
+/* literal.c: return the number that begins here; *behind: where it ends. */
 struct token template_lex_number(struct lexer *lex, size_t *behind);
-/* The text of a string literal, given the source between its quotes. */
+/* Return the value of a string literal; s[0..n) is the source between its quotes. */
 struct value template_lex_string(struct lexer *lex, const char *s, size_t n);
 
 /* --- nodes --- */
@@ -211,7 +211,7 @@ struct node_list template_parse(struct parser *p);
 enum tuple_flags {
     TUPLE_SIMPLE = 1u << 0,   /* names and literals only: the target of an assignment */
     TUPLE_NO_COND = 1u << 1,  /* no inline if */
-    TUPLE_BRACKETS = 1u << 2, /* in parentheses: may be empty */
+    TUPLE_BRACKETS = 1u << 2, /* the tuple is in parentheses, so it may be empty */
     TUPLE_NSREF = 1u << 3,    /* namespace.member is allowed */
 };
 struct node *template_parse_tuple(struct parser *p, unsigned flags);
@@ -221,7 +221,7 @@ struct node *template_parse_expression(struct parser *p);
 struct node *template_parse_primary(struct parser *p, bool with_nsref);
 struct node *template_parse_postfix(struct parser *p, struct node *node); /* members, calls */
 struct node *template_parse_suffixes(struct parser *p, struct node *node); /* filters, tests */
-/* Parse filters one after the other; node may be NULL (a filter block). */
+/* Parse filters one after the other onto `node`, which may be NULL (a filter block). */
 struct node *template_parse_filters(struct parser *p, struct node *node, bool at_name);
 
 /* scope.c: fill in scopes, slots of names, builtins. Fails through the lexer's error. */
@@ -259,8 +259,8 @@ struct args {
 
 #define TEMPLATE_MAX_PARAMS 6 /* most parameters of a builtin */
 
-/* A filter, a test or a method: with `params` its arguments come bound to those names, in order,
- * VALUE_MISSING where not given; without `params` they come as they are. */
+/* A filter, a test or a method. With `params` the function gets its arguments bound to these names,
+ * in order, VALUE_MISSING if not given; without `params` it gets them unbound. */
 struct template_builtin {
     const char *name;
     struct value (*call)(struct render *r, struct value v, const struct value *a);
@@ -277,7 +277,7 @@ struct value template_call_builtin(struct render *r, const struct template_built
 bool template_bind(struct render *r, const char *name, const char *params, uint8_t n_required,
                    const struct args *args, struct value *a);
 
-/* template.c. Cuts a sentence that did not fit behind its last whole character. */
+/* template.c. Cuts a sentence that did not fit after its last whole character. */
 void template_trim_sentence(char *err, size_t err_len);
 /* Store the first failure; returns a value for the caller to return. */
 struct value template_fail(struct render *r, const char *format, ...)
@@ -292,7 +292,7 @@ void template_pop(struct render *r);
 /* Begin a buffer for text that becomes a value; end it by template_take(). */
 void template_text(struct render *r, struct buf *b);
 struct value template_take(struct render *r, struct buf *b);
-/* Text put together from strings, each byte of which keeps its origin; end it by
+/* Text that is put together from strings and keeps the origin of each byte; end it by
  * template_text_end(). */
 struct text {
     struct buf buf;
@@ -301,16 +301,17 @@ struct text {
 void template_text_begin(struct render *r, struct text *t);
 void template_text_add(struct render *r, struct text *t, struct value string);
 struct value template_text_end(struct render *r, struct text *t);
-/* Print the string; and cut the text printed from `before` on off again, as a string. */
+/* Print the string. template_unprint() removes the text printed from offset `before` on and returns
+ * it as a string. */
 void template_print(struct render *r, struct value string);
 struct value template_unprint(struct render *r, size_t before);
-/* The flags of a string made of s's bytes alone, in another order or case. */
+/* Return the flags of a string made only of s's bytes, in another order or case. */
 uint8_t template_flags_of(struct value s);
-/* A piece of a string's bytes, with its flags. */
+/* Return bytes from .. to - 1 of a string, with its flags. */
 struct value template_piece(struct value s, size_t from, size_t to);
 /* Append str(v). */
 void template_put(struct render *r, struct value v, struct buf *out);
-struct value template_str(struct render *r, struct value v); /* as a string; safe stays safe */
+struct value template_str(struct render *r, struct value v); /* v as a string; safe stays safe */
 struct value template_plain(struct render *r, struct value v); /* str(v): not safe */
 
 /* exec.c */
@@ -318,10 +319,11 @@ enum flow { FLOW_NEXT = 0, FLOW_BREAK, FLOW_CONTINUE };
 struct frame *template_frame(struct render *r, const struct scope *scope, struct frame *up);
 void template_frame_fill(struct render *r, const struct scope *scope, struct frame *f);
 enum flow template_exec(struct render *r, const struct node_list *body, struct frame *f);
-/* Whether all blocks gave text. Values that are not text fail when the text around them is put
- * together, and not when a break leaves it before. `before`: n_not_text when it began. */
+/* True: all blocks gave text since n_not_text was `before`; else the render fails. Called when a
+ * captured text is put together, so that a value that is not text does not fail if a break left the
+ * capture before. */
 bool template_all_text(struct render *r, uint32_t before);
-/* The text that the statements print, as a string instead. */
+/* Run the statements and return the text that they print as a string. */
 struct value template_capture(struct render *r, const struct node_list *body, struct frame *f);
 void template_assign(struct render *r, const struct node *target, struct value v, struct frame *f);
 
@@ -329,7 +331,8 @@ void template_assign(struct render *r, const struct node *target, struct value v
 enum flow template_exec_for(struct render *r, const struct node *node, struct frame *f);
 struct value template_loop_attr(struct render *r, struct value loop, struct value name,
                                 bool *found);
-/* The next item of a walk over `loop`, which takes the items away from the loop: (item, loop). */
+/* Take the next item of `loop`, as (item, loop), when a template walks over the loop itself. False:
+ * there is none. */
 bool template_loop_next(struct render *r, struct value loop, struct value *item);
 int template_repr_loop(struct value v, struct buf *out);
 struct value template_loop_call(struct render *r, struct value loop, const struct args *args);
@@ -356,13 +359,13 @@ struct value template_getattr(struct render *r, struct value v, struct value nam
 struct value template_getitem(struct render *r, struct value v, struct value key);
 struct value template_slice(struct render *r, struct value v, struct value start, struct value stop,
                             struct value step);
-/* The undefined value that fails as "'name' is undefined". */
+/* Return the undefined value that fails as "'name' is undefined". */
 struct value template_undefined_name(struct value name);
 struct value template_undefined_hint(const char *hint); /* a literal */
 struct value template_fail_undefined(struct render *r, struct value undefined);
 struct value template_fail_big(struct render *r); /* an integer does not fit into 64 bits */
 int64_t template_length(struct render *r, struct value v); /* len(v) */
-/* A number for an index or a count: an int or bool; else fails. */
+/* Set *i to an index or a count, an int or bool; any other value fails. */
 bool template_index(struct render *r, struct value v, int64_t *i);
 
 /* iter.c */
@@ -387,7 +390,8 @@ int64_t template_range_at(struct value v, int64_t i);
 void template_range_bounds(struct value v, int64_t *start, int64_t *stop, int64_t *step);
 bool template_range_equal(struct value a, struct value b);
 
-/* A generator over the items of a list, or one that computes each item when it is asked for. */
+/* Return a generator over the items of a list, or one that computes each item when it is asked
+ * for. */
 struct value template_new_generator(struct render *r, struct value list);
 typedef bool (*template_pull)(struct render *r, void *state, struct value *item);
 struct value template_new_pull(struct render *r, template_pull pull, void *state);
@@ -408,7 +412,7 @@ struct value template_cycler_attr(struct render *r, struct value v, struct value
 struct value template_cycler_next(struct value v, bool reset); /* reset: back to the first */
 struct value template_joiner_call(struct render *r, struct value v);
 
-/* methods.c: the method of that name, or NULL; *exists tells that Python has it, even if a template
+/* methods.c: return the method of that name, or NULL; *exists: Python has it, even if a template
  * may not use it. */
 const struct template_builtin *template_method(struct value v, struct value name, bool *exists);
 

@@ -1,4 +1,4 @@
-/* core/jinja/tests.c - the tests behind "is".
+/* core/jinja/tests.c - the tests that follow "is".
  *
  * A constant table of names and functions, searched when a template is parsed, or by select and
  * reject while it runs. A test gets its value and bound arguments and returns true or false; most
@@ -36,7 +36,7 @@ KIND_TEST(mapping, v.kind == VALUE_DICT)
 KIND_TEST(iterable, template_iterable(v))
 KIND_TEST(escaped, v.kind == VALUE_STRING && (v.flags & VALUE_SAFE) != 0)
 
-/* Whether the value could be a key of a dict, as a name that is looked up must be. */
+/* True: the value could be a key of a dict, as a name that is looked up must be. */
 static bool could_be_key(struct render *r, struct value v)
 {
     uint64_t hash;
@@ -118,7 +118,7 @@ static struct value test_divisibleby(struct render *r, struct value v, const str
     return answer_test(r->rc == 0 && value_equal(m, value_int(0)) == 1);
 }
 
-/* Whether all cased letters are of one case, and there is one. */
+/* Return true if all cased letters have the case, and there is one. */
 static struct value has_case(struct render *r, struct value v, bool upper)
 {
     bool any = false;
@@ -147,8 +147,8 @@ static struct value test_upper(struct render *r, struct value v, const struct va
     return has_case(r, v, true);
 }
 
-/* Whether both are the same object. Numbers and strings have no identity here: equal ones count as
- * the same. An undefined value is made anew each time. */
+/* Return true if both are the same object. Numbers and strings have no identity here: equal ones
+ * count as the same. An undefined value is made anew each time. */
 static struct value test_sameas(struct render *r, struct value v, const struct value *a)
 {
     if (v.kind != a[0].kind)

@@ -192,7 +192,7 @@ static struct value_chunk *chunk_of(const struct value_pool *pool, const char *p
     return chunk;
 }
 
-/* The marks of text in the pool; they are made when first needed. */
+/* Return the marks of text in the pool; they are made when first needed. */
 static char *marks_of(struct value_pool *pool, const char *p)
 {
     struct value_chunk *chunk = chunk_of(pool, p);
@@ -214,7 +214,7 @@ static char *marks_of(struct value_pool *pool, const char *p)
     return chunk->own + (p - chunk->data);
 }
 
-/* marks_of() for text of which something was marked before; else NULL. */
+/* Return the marks of s if it is VALUE_PARTLY and its chunk has marks; else NULL. */
 static const char *known_marks(const struct value_pool *pool, struct value s)
 {
     const struct value_chunk *chunk =
@@ -236,7 +236,7 @@ static void mark(const struct value_pool *pool, char *marks, struct value s)
         memcpy(marks, from, s.n);
 }
 
-/* The origin of `text`, which is a and then b. */
+/* Return the origin of `text`, which is a and then b. */
 static uint8_t joined_origin(struct value_pool *pool, const char *text, struct value a,
                              struct value b)
 {
@@ -333,7 +333,8 @@ struct value value_tuple(struct value_pool *pool)
     return new_list(pool, VALUE_TUPLE);
 }
 
-/* Twice the room, or NULL. The old room stays in the arena: at most as much again. */
+/* Return twice the room, or NULL. The old room stays in the arena, which at most doubles the
+ * memory. */
 static void *grow_pool(struct value_pool *pool, const void *old, uint32_t n, size_t bytes,
                        uint32_t *cap)
 {

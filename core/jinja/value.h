@@ -74,7 +74,7 @@ struct value {
         bool b;
         int64_t i;
         double f;
-        const char *s; /* not NUL-terminated; of big integers: the digits, which are */
+        const char *s; /* not NUL-terminated; for big integers the digits, which are */
         struct value_list *list;
         struct value_dict *dict; /* also of namespaces */
         struct template_object *object;
@@ -86,7 +86,7 @@ enum value_flags {
     VALUE_SAFE = 1u << 0,     /* strings: safe HTML; joining it with other text escapes that text */
     TEMPLATE_GROUP = 1u << 1, /* tuples: a group of the groupby filter */
     VALUE_OWN = 1u << 2,      /* strings: the template wrote every byte */
-    VALUE_PARTLY = 1u << 3,   /* strings: it wrote some bytes, and the pool knows which */
+    VALUE_PARTLY = 1u << 3,   /* strings: the template wrote some bytes, and the pool knows which */
     VALUE_ORIGIN = VALUE_OWN | VALUE_PARTLY,
 };
 
@@ -108,7 +108,7 @@ struct value_pool {
     char *top, *end; /* free room in the newest chunk */
     size_t used, max;
     int err;
-    bool tracks; /* keep which bytes of VALUE_PARTLY are the template's */
+    bool tracks; /* record which bytes of VALUE_PARTLY strings are the template's */
 };
 
 #define VALUE_POOL_MAX (256u << 20) /* default for `max`: dozens of times a long chat */
@@ -117,25 +117,26 @@ struct value_pool {
 
 void value_pool_init(struct value_pool *pool, size_t max);
 void value_pool_release(struct value_pool *pool);
-/* Zeroed memory, aligned for any value; NULL when there is none (pool->err says why). */
+/* Return zeroed memory, aligned for any value; NULL: there is none (pool->err says why). */
 void *value_pool_alloc(struct value_pool *pool, size_t bytes);
-/* Memory for text, unaligned and not zeroed. */
+/* Return memory for text, unaligned and not zeroed. */
 char *value_pool_text(struct value_pool *pool, size_t bytes);
 
 struct value value_null(void);
 struct value value_bool(bool b);
 struct value value_int(int64_t i);
 struct value value_float(double f);
-/* The number that Python's json module reads from this text, which is a JSON number
- * (NUL-terminated, copied): 1e5 is the float 100000.0, 1 an integer, however long. */
+/* Return the number that Python's json module reads from this JSON number (NUL-terminated, copied):
+ * 1e5 is the float 100000.0, 1 an integer, however long. */
 struct value value_number(struct value_pool *pool, const char *text);
-/* n bytes of UTF-8. The first copies them, the second borrows them for the pool's lifetime. */
+/* Return a string of n bytes of UTF-8. value_string() copies them, value_borrow() borrows them for
+ * the pool's lifetime. */
 struct value value_string(struct value_pool *pool, const char *bytes, size_t n);
 struct value value_borrow(const char *bytes, size_t n);
 struct value value_text(const char *literal); /* a C string that outlives the pool */
 struct value value_own(struct value string); /* the string as the template's own text */
 
-/* A copy of text[from..to), in which the bytes of `own` are the template's own. */
+/* Return a copy of text[from..to), in which the bytes of `own` are the template's own. */
 struct value value_cut(struct value_pool *pool, const char *text, size_t from, size_t to,
                        const struct spans *own);
 /* Append to `own` which bytes of the string are the template's, as if it began at `at`. */
@@ -153,18 +154,18 @@ void value_dict_set(struct value_pool *pool, struct value dict, const char *key,
  * dict as the key. */
 int value_dict_put(struct value_pool *pool, struct value dict, struct value key,
                    struct value value);
-/* The value, or NULL. A key without a hash is in no dict. */
+/* Return the value of a key, or NULL. A key without a hash is in no dict. */
 const struct value *value_dict_find(struct value dict, struct value key);
 const struct value *value_dict_get(struct value dict, const char *key, size_t n);
 
-/* a and b as one string, which is not safe; where `a` is the newest text of the pool it grows in
- * place. */
+/* Return a and b as one string, which is not safe; if `a` is the newest text of the pool it grows
+ * in place. */
 struct value value_concat(struct value_pool *pool, struct value a, struct value b);
 
-/* Python's bool(), ==, <, hash(). Equality and order give 0 or 1; ERR_LIMIT past VALUE_MAX_DEPTH or
- * when *budget, of which each value looked at takes one, is used up; the order ERR_INVAL where the
- * two kinds have none. value_equal is for keys, with VALUE_MAX_KEY as its budget. value_hash:
- * ERR_INVAL for a value that may not be a key. */
+/* Python's bool(), ==, <, hash(). Equality and order return 0 or 1; ERR_LIMIT past VALUE_MAX_DEPTH
+ * or when *budget, of which each value looked at takes one, is used up; ERR_INVAL: the two kinds
+ * have no order. value_equal is for keys, with VALUE_MAX_KEY as its budget. value_hash: ERR_INVAL
+ * for a value that may not be a key. */
 bool value_truth(struct value v);
 int value_equal(struct value a, struct value b);
 int value_equal_within(struct value a, struct value b, uint64_t *budget);
@@ -174,7 +175,7 @@ bool value_is_number(struct value v);    /* bool, int, big int or float */
 bool value_is_int(struct value v);       /* bool or int of 64 bits */
 int64_t value_as_int(struct value v);    /* for a bool or int */
 double value_as_double(struct value v);  /* for a number; a big int may be infinite */
-bool value_is_text(struct value v, const char *text); /* whether it is the string `text` */
+bool value_is_text(struct value v, const char *text); /* true: the value is the string `text` */
 
 struct buf;
 /* Append Python's str() and repr(). ERR_LIMIT past VALUE_MAX_DEPTH or the buffer. */

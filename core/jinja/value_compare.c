@@ -126,7 +126,7 @@ static int equal_dicts(struct value a, struct value b, struct work w)
     return 1;
 }
 
-/* The exact number: a long double has at least 64 bits of mantissa. */
+/* Return the exact number: a long double has at least 64 bits of mantissa. */
 static long double exact(struct value v)
 {
     return v.kind == VALUE_FLOAT ? (long double)v.f : (long double)v.i;
@@ -171,7 +171,7 @@ static int order_big(struct value a, struct value b)
     return c == 0 ? 0 : c < 0 ? -sign : sign;
 }
 
-/* The order of any two numbers, as order_big(); false: one is not a number. */
+/* Set *c to the order of two numbers, as order_big() does; false: one is not a number. */
 static bool order(struct value a, struct value b, int *c)
 {
     if ((a.kind == VALUE_FLOAT && isnan(a.f)) || (b.kind == VALUE_FLOAT && isnan(b.f)))

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The shortest digits that read back as the same number. */
+/* Write the shortest digits that read back as the same number. */
 static int shortest(double f, char *digits, size_t size)
 {
     for (int precision = 0; precision < 17; precision++) {

@@ -1,7 +1,7 @@
 /* core/jinja/wrap.c - breaks a line of text into shorter ones, as Python's textwrap.
  *
  * The line is decoded once into arrays of characters and offsets. It is read as pieces (runs of
- * blanks, words, parts of words behind hyphens), which textwrap finds by a regular expression and
+ * blanks, words, parts of words after hyphens), which textwrap finds by a regular expression and
  * this file by hand, and pieces are put on a line as long as they fit. Dropped blanks and long
  * words follow textwrap's rules.
  */
@@ -48,7 +48,7 @@ static bool is_dash(const struct line *l, int64_t i)
     return i >= 0 && i < l->n && l->cp[i] == '-';
 }
 
-/* The position behind two or more dashes that begin at i, before a word; else i. */
+/* Return the position after two or more dashes that begin at i, before a word; else i. */
 static int64_t dashes_end(const struct line *l, int64_t i)
 {
     int64_t j = i;
@@ -58,7 +58,7 @@ static int64_t dashes_end(const struct line *l, int64_t i)
     return j - i >= 2 && is_word_at(l, j) ? j : i;
 }
 
-/* Whether a hyphenated word may be broken behind the dash at i. */
+/* True: a hyphenated word may be broken after the dash at i. */
 static bool breaks_behind(const struct line *l, int64_t i)
 {
     const bool before = is_letter(l, i - 1) && (is_letter(l, i - 2) ||
@@ -68,7 +68,7 @@ static bool breaks_behind(const struct line *l, int64_t i)
     return is_dash(l, i) && before && is_letter(l, i + 1) && is_letter(l, next);
 }
 
-/* The end of the piece that begins at i: blanks, dashes, or (part of) a word. */
+/* Return the end of the piece that begins at i: blanks, dashes, or (part of) a word. */
 static int64_t piece_end(const struct line *l, int64_t i, bool hyphens)
 {
     int64_t j = i;
@@ -96,8 +96,8 @@ static bool all_blank(const struct line *l, struct piece p)
     return true;
 }
 
-/* The place to cut a word that is too long for the remaining `room`: behind a dash, if there is one
- * after something else. */
+/* Return where to cut a word that is too long for the remaining `room`: after a dash, if there is
+ * one after something else. */
 static int64_t cut_at(const struct line *l, struct piece p, int64_t room, bool hyphens)
 {
     for (int64_t i = p.from + room - 1; hyphens && i > p.from; i--) {

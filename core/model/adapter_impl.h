@@ -13,7 +13,7 @@
 #include "core/formats/gguf/gguf.h"
 #include "core/model/adapter.h"
 
-/* A and B of a target; B's rows for the target begin with row0. */
+/* The tensors A and B of a target; row row0 of B is the first of the target. */
 struct adapter_pair {
     const struct gguf_tensor *a, *b; /* NULL: the adapter does not change this product */
     uint32_t row0, n_out, n_in, rank;
@@ -27,11 +27,12 @@ struct adapter_loading {
     struct adapter_pair (*pairs)[ADAPTER_N_TARGET]; /* [n_layer] */
     bool *used;                                     /* [tensors of the file] */
     float alpha;                                    /* 0: scale is 1 */
-    /* In a head, number i of a file's rows of q and k is rotated with its neighbour, or with number
-     * i of the second half: where the model has the other order, rows change places. */
+    /* file_has_pairs: in the file's rows of q and k, RoPE rotates neighbours; else row i of a head
+     * with row i of its second half. turns_rows: the model has the other order, so rows change
+     * places. */
     bool turns_rows, file_has_pairs;
     float *row;  /* one decoded row */
-    uint8_t *at; /* place of the next matrix's panels */
+    uint8_t *at; /* where the next matrix's panels go */
     char *err;
     size_t err_len;
 };

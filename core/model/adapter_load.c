@@ -1,4 +1,4 @@
-/* core/model/adapter_load.c - from a file's tensors to an adapter's matrices; see adapter.h.
+/* core/model/adapter_load.c - turns a file's tensors into an adapter's matrices; see adapter.h.
  *
  * Every target of every layer looks for its pair blk.N.NAME.lora_a and lora_b, under its own name
  * and under the names of fused tensors that contain it, whose B is then cut by rows. Each tensor
@@ -121,8 +121,8 @@ static bool is_flat(const struct gguf_tensor *t, uint64_t n_in, uint64_t n_out)
     return t->dims[0] == n_in && t->dims[1] == n_out && t->dims[2] == 1 && t->dims[3] == 1;
 }
 
-/* Find the rows of `t` in a tensor that has those of all parts of `f`: they begin at *row0, of
- * *n_all. False when `t` is not a part of it, or the layer lacks one. */
+/* Find where the rows of `t` are in the fused tensor `f`: they begin at row *row0 of *n_all. False:
+ * `t` is not a part of `f`, or the layer lacks a part. */
 static bool place_in(const struct model_layer *layer, const struct fused_row *f,
                      enum layer_tensor t, uint32_t *row0, uint32_t *n_all)
 {
@@ -142,8 +142,8 @@ static bool place_in(const struct model_layer *layer, const struct fused_row *f,
     return has;
 }
 
-/* Take the tensors of that name, B with n_all rows, for a target with the matrix `w`; *done: they
- * are there and fit. */
+/* Take A and B of the name `suffix`, B with n_all rows, for a target with the matrix `w`. *done:
+ * both exist and fit. */
 static int take_pair(struct adapter_loading *l, uint32_t layer, const char *suffix,
                      const struct matrix *w, uint32_t n_all, struct adapter_pair *to, bool *done)
 {
@@ -157,7 +157,7 @@ static int take_pair(struct adapter_loading *l, uint32_t layer, const char *suff
         return adapter_fail_tensor(l, ERR_FORMAT, a != NULL ? a : b,
                                    "has no counterpart (an adapter needs both lora_a and lora_b)");
     if (b->dims[1] != n_all)
-        return 0; /* the tensor may be another part's */
+        return 0; /* the tensors may belong to another part only */
     if (a->dims[1] < 1 || a->dims[1] > ADAPTER_MAX_RANK)
         return adapter_fail(l, ERR_UNSUPPORTED,
                             "tensor '%.*s': has rank %" PRIu64
@@ -240,7 +240,7 @@ static void count_params(struct adapter_loading *l)
     }
 }
 
-/* If the file changed meanwhile, that is the error, because any other one may come from it. */
+/* If the file changed meanwhile, report that error, because it may have caused any other. */
 static int load_adapter(struct adapter_loading *l)
 {
     int rc = check_kind(l);

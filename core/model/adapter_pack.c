@@ -1,4 +1,4 @@
-/* core/model/adapter_pack.c - an adapter's matrices as panels; see adapter_impl.h.
+/* core/model/adapter_pack.c - packs an adapter's matrices into panels; see adapter_impl.h.
  *
  * Two passes over the layers: the first chooses types and adds up sizes, so that one allocation
  * takes all panels; the second reads the file row by row, 16 rows to a panel. The id is a hash over
@@ -37,7 +37,7 @@ static bool is_8bit(const struct matrix *m)
     return !matrix_exists(m) || kern_weight_is_quantised(m->type);
 }
 
-/* Whether all of the model's matrices that take this input take it as 8-bit rows. */
+/* True: all of the model's matrices that take this input take it as 8-bit rows. */
 static bool takes_8bit(const struct model_layer *l, enum adapter_input in)
 {
     switch (in) {
@@ -52,8 +52,8 @@ static bool takes_8bit(const struct model_layer *l, enum adapter_input in)
     }
 }
 
-/* The type of the As of an input: their common type, else F32. Q8_0 needs 8-bit rows, and is also
- * made where the model was loaded as such. */
+/* Return the type of an input's As: their common type, else F32. Q8_0 only if the model's matrices
+ * take 8-bit rows; with load_type As become Q8_0. */
 static enum kern_weight type_of_downs(const struct adapter_loading *l, uint32_t layer,
                                       enum adapter_input in)
 {
@@ -74,13 +74,14 @@ static enum kern_weight type_of_downs(const struct adapter_loading *l, uint32_t 
     return type == KERN_Q8_0 && is_8bit_input ? type : type < KERN_Q8_0 ? type : KERN_F32;
 }
 
-/* The type of a B. Most Bs have rows too short for blocks: Q8_0 ones of a file become F32. */
+/* Return the type of a B. Most Bs have rows too short for blocks, so Bs that are Q8_0 in the file
+ * become F32. */
 static enum kern_weight type_of_up(const struct adapter_loading *l, const struct adapter_pair *p)
 {
     const enum kern_weight type = packed_type(p->b);
 
     if (l->m->load_type != BLOCK_F32)
-        return KERN_Q8_0; /* one scale for a row */
+        return KERN_Q8_0; /* with one scale for each row */
     return type == KERN_Q8_0 ? KERN_F32 : type;
 }
 
@@ -197,7 +198,7 @@ static int decode_row(struct adapter_loading *l, const struct gguf_tensor *t, ui
     return 0;
 }
 
-/* The file's row that becomes row `i` of the panels of q or k. */
+/* Return the file's row that becomes row `i` of the panels of q or k. */
 static uint64_t turned_row(const struct adapter_loading *l, uint32_t i)
 {
     const uint32_t dim = l->m->shape.key_dim, half = dim / 2, in = i % dim;
@@ -209,8 +210,8 @@ static uint64_t turned_row(const struct adapter_loading *l, uint32_t i)
 /* Adds rows one after the other to a matrix; 16 of them make a panel. */
 struct rows {
     struct matrix *to;
-    enum kern_weight type; /* type of the lanes; for a Q8_0 B floats, because its scales are the
-                            * panel's */
+    enum kern_weight type; /* type of the lanes; floats for a B of Q8_0, because its scales are made
+                            * for a panel */
     uint8_t *lanes; /* [16][row bytes]: rows of the panel that is being filled */
     size_t row_bytes;
     uint32_t n; /* rows so far */
@@ -242,7 +243,8 @@ static void encode_row(enum kern_weight type, const float *row, size_t n, uint8_
         (void)block_encode(type == KERN_F16 ? BLOCK_F16 : BLOCK_BF16, row, to, n);
 }
 
-/* Add row i of a tensor. A row that is quantised in the file stays as it is. */
+/* Append row i of a tensor to the matrix. A row that is quantised in the file is copied
+ * unchanged. */
 static int add_row(struct adapter_loading *l, struct rows *r, const struct gguf_tensor *t,
                    uint64_t i)
 {
@@ -319,7 +321,7 @@ static int fill_layer(struct adapter_loading *l, uint32_t i)
 
 /* ---- identity ---- */
 
-/* Hash the parts that decide a layer's results: numbers, their places, and factors. */
+/* Hash all that decides a layer's results: weights, their places, and factors. */
 static void hash_layer(XXH3_state_t *state, const struct adapter_layer *layer)
 {
     for (int t = 0; t < ADAPTER_N_TARGET; t++) {
@@ -364,7 +366,8 @@ int adapter_pack(struct adapter_loading *l)
     return rc == 0 ? identify(l) : rc;
 }
 
-/* Bytes of a number: 2 if all tensors have the same 16-bit type, else at most those of F32. */
+/* Return the most bytes of a packed value: 2 if all tensors have the same 16-bit type, else those
+ * of F32. */
 static size_t most_bytes_each(const struct gguf *g)
 {
     const enum block_type first = gguf_n_tensors(g) > 0 ? gguf_tensor_at(g, 0)->type : BLOCK_F32;

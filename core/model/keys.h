@@ -13,16 +13,16 @@
 
 enum key_need { KEY_REQUIRED = 0, KEY_OPTIONAL = 1 };
 
-/* Make the key "arch.suffix". */
+/* Write the key "arch.suffix" to `key`. */
 void key_name(const struct load *l, const char *suffix, char key[GGUF_MAX_NAME]);
 
 /* Read an integer within lo..hi. */
 int key_u32(struct load *l, const char *suffix, enum key_need need, uint32_t lo, uint32_t hi,
             uint32_t *v);
-/* Read an integer that a file may have once for each layer, if these are all equal. */
+/* Read an integer that is one number, or an array with an equal number for each layer. */
 int key_u32_of_layers(struct load *l, const char *suffix, enum key_need need, uint32_t lo,
                       uint32_t hi, uint32_t *v);
-/* Read the integer of layer i where the file has one for each layer, else the only one. */
+/* Read the integer of layer i from an array with one number for each layer, or the only number. */
 int key_u32_at(struct load *l, const char *suffix, enum key_need need, uint32_t i, uint32_t lo,
                uint32_t hi, uint32_t *v);
 /* Read a number greater than 0. */

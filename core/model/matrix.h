@@ -15,22 +15,23 @@
 
 #include "kernels/kernels.h"
 
-/* One matrix, or one for each expert (or head), all of the same shape, one after the other. */
+/* One matrix, or n_each of them (one for each expert or head) with the same shape, one after the
+ * other. */
 struct matrix {
     enum kern_weight type;
-    uint32_t n_out;     /* rows of a matrix, as in the file */
-    uint32_t n_in;      /* columns */
+    uint32_t n_out;     /* rows of one matrix (outputs) */
+    uint32_t n_in;      /* columns (inputs) */
     uint32_t n_each;    /* number of matrices: 1, or the number of experts; 0: the matrix does not
                          * exist */
     uint32_t n_panels;  /* panels of one matrix: ceil(n_out / 16) */
     size_t panel_bytes;
     const uint8_t *data; /* see matrix_panel() */
     uint32_t n_parts;    /* parts, one for each memory node; 0 and 1: one part */
-    uint32_t part_panels; /* panels that a part has room for, of one matrix */
+    uint32_t part_panels; /* panels of one matrix that a part has room for */
     size_t part_stride;  /* bytes from one part to the next */
-    uint32_t n_scale;   /* products are multiplied by scale[0], or those of each matrix by its own
-                         * scale; */
-    const float *scale; /* [n_scale]; NULL: they are not multiplied */
+    uint32_t n_scale;   /* 1: products are multiplied by scale[0]; else those of matrix i by
+                         * scale[i] */
+    const float *scale; /* [n_scale]; NULL: no scale */
 };
 
 static inline bool matrix_exists(const struct matrix *m)
@@ -38,14 +39,15 @@ static inline bool matrix_exists(const struct matrix *m)
     return m->n_each > 0;
 }
 
-/* With several parts, each has a share of every matrix's panels, in pairs: two panels give one
- * group of the next product's input. Returns the pairs before part i, of n pairs. */
+/* Return how many of a matrix's n_pairs pairs of panels lie before part `part`. Each part has a
+ * share of every matrix's panels; pairs stay together, because two panels make one group of the
+ * next product's input. */
 static inline uint32_t matrix_cut(uint32_t n_pairs, uint32_t part, uint32_t n_parts)
 {
     return (uint32_t)((uint64_t)n_pairs * part / n_parts);
 }
 
-/* The panels before part i; for the part behind the last one, all panels. */
+/* Return the number of panels before part `part`; for part == n_parts, all panels. */
 static inline uint32_t matrix_part_panel(const struct matrix *m, uint32_t part)
 {
     uint32_t panel;
@@ -56,7 +58,7 @@ static inline uint32_t matrix_part_panel(const struct matrix *m, uint32_t part)
     return panel < m->n_panels ? panel : m->n_panels;
 }
 
-/* The part that has the panel. */
+/* Return the part that has the panel. */
 static inline uint32_t matrix_part_of(const struct matrix *m, uint32_t panel)
 {
     const uint64_t n_pairs = (m->n_panels + 1) / 2;
@@ -64,7 +66,7 @@ static inline uint32_t matrix_part_of(const struct matrix *m, uint32_t panel)
     return (uint32_t)(((panel / 2 + 1) * (uint64_t)m->n_parts - 1) / n_pairs);
 }
 
-/* A panel of matrix `each`; the next panels of the same part follow it. */
+/* Return a panel of matrix number `each`; the next panels of the same part follow it in memory. */
 static inline const uint8_t *matrix_panel(const struct matrix *m, uint32_t each, uint32_t panel)
 {
     uint32_t part;
@@ -77,7 +79,7 @@ static inline const uint8_t *matrix_panel(const struct matrix *m, uint32_t each,
            ((size_t)each * m->part_panels + panel) * m->panel_bytes;
 }
 
-/* A norm over n numbers; weight NULL: there is no norm. */
+/* A norm over n values; weight NULL: there is no norm. */
 struct norm {
     const float *weight, *bias; /* [n]; bias or NULL */
 };

@@ -45,8 +45,8 @@ struct ffn {
  * attn_norm's rows, and both results are added), or not at all; then comes a feed-forward net or
  * none.
  *
- * Norms stand before a branch (attn_norm, ffn_norm), behind it (.._post_norm, over the branch's
- * output), or behind the sum (.._sum_norm). */
+ * Norms stand before a branch (attn_norm, ffn_norm), after it (.._post_norm, over the branch's
+ * output), or after the sum (.._sum_norm). */
 struct model_layer {
     bool has_attention, has_ffn;
     enum recurrent_kind recurrent;         /* NONE: the layer has no state */
@@ -69,22 +69,26 @@ struct model_layer {
                                             * input x; without a weight x is not added again */
     struct ffn ffn;                        /* in a layer with experts: the shared expert, if any */
     struct norm ffn_sub_norm;              /* [n_ff], over the input of ffn.down */
-    bool is_sparse;                        /* gates below mean + sparsity * deviation count as 0, */
-    float sparsity;                        /* and the others are counted from there */
+    bool is_sparse;                        /* gates below mean + sparsity * deviation become 0 */
+    float sparsity;                        /* in standard deviations; other gates become their
+                                            * excess over the bound */
     struct matrix router;                  /* [n_expert][n_embd] in a layer with experts */
-    const float *router_bias;              /* [n_expert] or NULL: added to its outputs */
-    const float *choice_bias;              /* [n_expert] or NULL: added for the choice only */
+    const float *router_bias;              /* [n_expert] or NULL: added to the router's outputs */
+    const float *choice_bias;              /* [n_expert] or NULL: added for the choice of experts
+                                            * only, not to weights */
     struct ffn experts;                    /* n_expert nets */
-    /* with n_moe_latent: maps between x and the numbers that the experts work on */
+    /* with n_moe_latent: map x to the experts' input, and the experts' sum back to x */
     struct matrix experts_in, experts_out; /* [n_moe_latent][n_embd], [n_embd][n_moe_latent] */
     /* norms of the parts of a layer that has a dense net beside its experts */
-    struct norm router_norm, experts_norm; /* [n_embd], over x, before each part */
-    struct norm beside_post_norm, experts_post_norm; /* over each part's output */
+    struct norm router_norm, experts_norm; /* [n_embd], over x: before the router, before the
+                                            * experts */
+    struct norm beside_post_norm, experts_post_norm; /* over the output of the dense net, of the
+                                                      * experts */
     /* per-layer embedding: out(act(gate x) * the layer's part of the token's row), normed, is added
      * to x */
     struct matrix per_layer_gate, per_layer_out; /* [n_per_layer][n_embd], [n_embd][n_per_layer] */
     struct norm per_layer_post_norm;       /* [n_embd] */
-    const float *out_scale;                /* [1] or NULL: x is multiplied by it behind the layer */
+    const float *out_scale;                /* [1] or NULL: x is multiplied by it after the layer */
     /* for a model with several streams (AltUp, arXiv 2301.13310; n_streams): a router of the first
      * stream weighs them, see forward_streams.c */
     struct matrix stream_router;           /* [n_streams][n_embd] */
@@ -93,37 +97,38 @@ struct model_layer {
     struct matrix stream_correct;          /* [n_streams][n_streams] */
     const float *stream_scale;             /* [n_embd], multiplied into the input of
                                             * per_layer_gate */
-    /* a low-rank net beside attention (LAuReL, arXiv 2411.07501): attention's input, and the normed
-     * out(in(..)) of it, are added too */
+    /* a low-rank net parallel to attention (LAuReL, arXiv 2411.07501): attention's input, and the
+     * normed laurel_out(laurel_in(input)), are added too */
     struct matrix laurel_in, laurel_out;   /* [n_laurel][n_embd], [n_embd][n_laurel] */
     struct norm laurel_norm;
     struct matrix shared_gate;             /* [1][n_embd]: its sigmoid scales the shared expert */
     struct norm ffn_post_norm, ffn_sum_norm;
-    /* Latent attention (DeepSeek's MLA). Queries are q of q_down, normed, when q_down exists. The
-     * keys and values of all heads are one latent vector and a rotated part beside it, the outputs
-     * of k; a head's key_up maps its query into the latent space, value_up its result out of it. */
+    /* Latent attention (DeepSeek's MLA). If q_down exists, queries are q times the normed outputs
+     * of q_down. The outputs of k, a latent vector and a rotated part, are the keys and values of
+     * all heads; a head's key_up maps its query into the latent space, value_up its result out of
+     * it. */
     struct matrix q_down;        /* [n_lora_q][n_embd] */
     struct norm q_down_norm;     /* [n_lora_q] */
     struct norm latent_norm;     /* [n_latent] */
     struct matrix key_up;        /* n_head of [n_latent][n_nope] */
     struct matrix value_up;      /* n_head of [head_out][n_latent] */
-    /* Sizes of this layer; they differ from the shape's where layers with a window have others.
-     * With MLA as in the shape. */
+    /* Sizes of this layer. They may differ from the shape's, for instance in layers with a window;
+     * with MLA they are the shape's. */
     uint32_t n_kv_head, key_dim, value_dim, n_rot, n_ff; /* n_kv_head 0: the layer has no
                                                           * attention */
-    bool shares_kv;              /* the layer has no keys and values and uses those of the last
-                                  * layer of its kind that has; see kv */
+    bool shares_kv;              /* the layer makes no keys and values and reads those of the last
+                                  * earlier layer of its kind; see kv */
     uint32_t window;             /* tokens that the layer sees, up to and including its own; 0:
                                   * all */
-    uint32_t ahead;              /* for an encoder with a window: tokens behind its own that it
-                                  * sees; window is ahead + 1 */
-    struct kv_location kv;          /* place of its keys and values in the cache */
+    uint32_t ahead;              /* encoders with a window: tokens after its own that a row sees;
+                                  * window is ahead + 1 */
+    struct kv_location kv;          /* where its keys and values are in the KV cache */
     uint32_t rope;               /* index in the model's rope tables, or MODEL_NO_ROPE */
     const float *query_scale;    /* [n_ctx] or NULL: a query is multiplied by the factor of its
                                   * position */
 };
 
-/* The numbers that q_norm and k_norm are taken over. */
+/* Says over which values q_norm and k_norm are taken. */
 enum qk_norm {
     QK_NORM_HEAD = 0,  /* each head, all with one weight */
     QK_NORM_EACH_HEAD, /* each head with a weight of its own */
@@ -132,47 +137,49 @@ enum qk_norm {
 
 enum norm_kind { NORM_RMS = 0, NORM_LAYER };
 
-/* The net that makes scores for labels from a text's states. */
+/* The classifier's net: it makes label scores from a text's hidden states. */
 enum head_kind {
-    HEAD_FIRST = 0, /* of the first state: out tanh(dense x) */
-    HEAD_MEAN,      /* of the mean state: out norm(gelu(dense x)) */
-    HEAD_SINGLE,    /* of the first state: tanh(out x) */
-    HEAD_LAST,      /* of a decoder's last state: out tanh(dense x) */
+    HEAD_FIRST = 0, /* from the first token's state x: out * tanh(dense * x) */
+    HEAD_MEAN,      /* from the mean state x: out * norm(gelu(dense * x)) */
+    HEAD_SINGLE,    /* from the first token's state x: tanh(out * x) */
+    HEAD_LAST,      /* from a decoder's last state x: out * tanh(dense * x) */
 };
 
 /* How the outputs of a router become weights of the chosen experts. */
 enum expert_gate {
     EXPERT_SOFTMAX = 0,
     EXPERT_SIGMOID,
-    EXPERT_MIXER, /* a softmax over the experts left whose outputs are near the chosen one's
+    EXPERT_MIXER, /* a softmax over the remaining experts whose outputs are near the chosen one's
                    * (SparseMixer, arXiv 2409.12136): see forward_moe.c */
 };
 
 struct model_shape {
     uint32_t n_vocab, n_embd, n_layer;
-    uint32_t n_ff;               /* of the widest dense layer; 0: there are no dense layers */
+    uint32_t n_ff;               /* width of the widest dense net; 0: no layer has one */
     uint32_t n_head, n_kv_head;  /* 0: no layer has attention */
     struct recurrent_shape recurrent;
-    uint32_t key_dim, value_dim; /* numbers of a token's KV head in the cache */
-    uint32_t window_dim;         /* both, in layers with a window; 0: as in the others */
+    uint32_t key_dim, value_dim; /* floats of a key, of a value, of one KV head */
+    uint32_t window_dim;         /* key_dim and value_dim of layers with a window; 0: as in the
+                                  * others */
     uint32_t window_rot;         /* n_rot of layers with a window */
-    uint32_t n_shared_kv;        /* number of last layers that have no keys and values */
-    uint32_t n_streams;          /* AltUp's streams; 1: x alone */
+    uint32_t n_shared_kv;        /* number of last layers that use keys and values of earlier
+                                  * ones */
+    uint32_t n_streams;          /* AltUp's streams; 1: only x */
     uint32_t n_laurel;           /* rank of LAuReL's net */
-    uint32_t n_per_layer;        /* numbers of a token's per-layer embedding for each layer; 0:
-                                  * there is none */
-    uint32_t head_out;           /* numbers of a head that attn_out takes: value_dim, except with
+    uint32_t n_per_layer;        /* values of a token's per-layer embedding for each layer; 0: there
+                                  * is none */
+    uint32_t head_out;           /* values of a head that attn_out takes: value_dim, except with
                                   * MLA */
-    uint32_t n_latent, n_lora_q, n_nope; /* MLA, else 0; n_nope: numbers of a head's query that are
-                                          * not rotated */
+    uint32_t n_latent, n_lora_q, n_nope; /* only MLA, else 0; n_nope: values of a head's query that
+                                          * are not rotated */
     uint32_t n_rot;              /* dimensions that rope rotates, even; 0: none */
     uint32_t n_ctx_train;
     uint32_t n_ctx;              /* positions this instance serves: rope tables reach this far */
-    uint32_t window;             /* tokens of the layers that have one, an encoder's on both sides
-                                  * together; 0: no layer has one */
+    uint32_t window;             /* tokens of the window (an encoder's: both sides together); 0: no
+                                  * layer has one */
     bool is_chunked;             /* windows begin at multiples of their size, whole KERN_SEGMENTs */
     uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared;
-    uint32_t n_moe_latent;       /* numbers that experts work on; 0: n_embd */
+    uint32_t n_moe_latent;       /* width of an expert's input and output; 0: n_embd */
     uint32_t n_expert_group, n_expert_group_used; /* a token's experts are in this many groups, each
                                                    * of n_expert / n_expert_group neighbours; 0:
                                                    * there are no groups */
@@ -186,35 +193,35 @@ struct model_shape {
     enum norm_kind norm;
     float norm_eps;
     enum qk_norm qk_norm;
-    bool late_qk_norm;           /* norms of queries and keys come behind the rotation */
+    bool late_qk_norm;           /* queries and keys are normed after the rotation */
     enum kern_act act;
     enum expert_gate expert_gate;
     bool expert_norm;            /* weights of the chosen experts are made to sum to 1 */
     float expert_scale;
     bool experts_weigh_input;    /* weights multiply the experts' inputs, not their outputs */
-    float router_scale, router_cap; /* of the router's outputs: a factor, then a soft cap; 0:
+    float router_scale, router_cap; /* a factor of the router's outputs, then a soft cap of them; 0:
                                      * none */
-    bool has_beside;             /* the dense net stays beside the experts, in place of a shared
-                                  * one, */
-    float moe_scale;             /* and the sum of both is multiplied by this */
+    bool has_beside;             /* a dense net runs beside the experts, instead of a shared
+                                  * expert */
+    float moe_scale;             /* with has_beside: factor of the sum of both */
     bool rope_neox;
     bool is_parallel;            /* both branches of a layer take the same x */
     bool is_encoder;             /* tokens see all tokens; there are no logits, only embeddings */
-    float embed_scale, residual_scale, logit_scale; /* factors; 1: none */
+    float embed_scale, residual_scale, logit_scale; /* factors; 1: no scaling */
     float attn_scale;            /* factor of attention scores */
     float attn_cap, logit_cap;   /* soft caps; 0: none */
 };
 
-/* The parts around a layer that guesses the token behind the next one (multi-token prediction, MTP;
- * "nextn" in files). Its input at a position is eh_proj of two vectors in a row, each normed: the
- * token's embedding, and output_norm's output for the token before it. Its output goes through
- * output_norm and output, which make logits; the output of output_norm is its hidden state, from
- * which it can guess further tokens. */
+/* The parts around a layer that guesses the token after the next one (multi-token prediction, MTP;
+ * "nextn" in files). The layer's input at a position is eh_proj times two concatenated, normed
+ * vectors: the token's embedding, and output_norm's output for the token before it. The layer's
+ * output goes through output_norm and output, which make logits; the output of output_norm is its
+ * hidden state, from which it can guess further tokens. */
 struct model_mtp {
     struct norm embed_norm, hidden_norm; /* [n_embd] */
     struct matrix eh_proj;               /* [n_embd][2*n_embd] */
-    struct matrix embed;                 /* this and the next two: the model's own */
-    struct norm output_norm;             /* if the file has no others */
+    struct matrix embed;                 /* embed, output_norm and output are the model's own */
+    struct norm output_norm;             /* ... unless the file has others for this layer */
     struct matrix output;
 };
 
@@ -227,7 +234,7 @@ struct rope_table {
 
 /* The classifier; see enum head_kind. */
 struct model_head {
-    struct matrix dense; /* may be missing: then x itself is taken */
+    struct matrix dense; /* may be missing: then `out` takes x itself */
     const float *dense_bias;
     struct norm norm;
     struct matrix out;
@@ -241,14 +248,16 @@ struct model {
     char ftype[32]; /* the most common matrix type by bytes: "Q8_0" */
     uint64_t n_params;
     enum block_type load_type;         /* see struct model_options; adapters follow it */
-    uint64_t file_bytes, weight_bytes; /* in the file; packed */
+    uint64_t file_bytes, weight_bytes; /* bytes of the file's weights; of the packed ones */
     uint64_t table_bytes;              /* bytes of the rope tables, which weight_bytes leaves out */
     struct matrix embed;               /* [n_vocab][n_embd]; row look-up by kern_unpack_row */
-    struct matrix stream_in, stream_out; /* n_streams-1 of [n_embd][n_embd]: they map the embedding
-                                          * to the streams, and each stream's result back */
+    struct matrix stream_in, stream_out; /* n_streams-1 matrices [n_embd][n_embd]: stream_in maps
+                                          * the embedding to each other stream, stream_out its
+                                          * result back */
     struct matrix per_layer_embed;     /* [n_vocab][n_layer*n_per_layer], with n_per_layer */
     struct matrix per_layer_in;        /* [n_layer*n_per_layer][n_embd], takes the embedding */
-    struct norm per_layer_norm;        /* [n_per_layer], over its outputs for each layer */
+    struct norm per_layer_norm;        /* [n_per_layer], over per_layer_in's outputs for each
+                                        * layer */
     struct matrix pos_embed;           /* [n_ctx_train][n_embd], where positions are learned */
     const float *type_embed;           /* [n_token_types][n_embd] or NULL: added to tokens */
     struct norm embed_norm;
@@ -256,52 +265,53 @@ struct model {
     struct matrix output;              /* has embed's panels when tied; an encoder has none */
     const float *output_bias;          /* [n_vocab] or NULL */
     struct model_head head;            /* with n_labels */
-    struct matrix projections[MODEL_N_PROJECTION]; /* [..] of pooled vectors, one after the other;
-                                                    * the last one makes n_embd numbers again; each
+    struct matrix projections[MODEL_N_PROJECTION]; /* dense layers for pooled vectors, applied in
+                                                    * this order; the last has n_embd outputs; each
                                                     * may be missing */
     char **labels;                     /* [n_labels] names, or NULL */
     float *slopes;                     /* [n_head] of ALiBi, or NULL: see kern_attn */
     float *query_scale;                /* [n_ctx] or NULL: the memory of the layers' query_scale */
-    float *ones;                       /* for norms without weights, or NULL */
+    float *ones;                       /* ones, the weights of norms without weights; or NULL */
     bool has_mtp;
     struct model_mtp mtp;
-    struct model_layer *layers;        /* [model_n_layers()]: with has_mtp the last one guesses, and
-                                        * is not part of the model */
-    struct kv_groups groups;           /* of layers with keys, in the KV cache; without such layers
-                                        * one group of no layers */
+    struct model_layer *layers;        /* [model_n_layers()]; with has_mtp the last one guesses
+                                        * tokens and is not part of the model */
+    struct kv_groups groups;           /* KV cache groups of the layers with keys; without such
+                                        * layers one empty group */
     size_t state_floats;               /* floats of a sequence's recurrent states; 0: no layer has
                                         * one */
     struct rope_table ropes[MODEL_N_ROPE]; /* model_layer.rope says which */
     uint32_t n_parts;                  /* parts of each matrix: 1, or one for each memory node */
     bool is_cached;                    /* the panels came from the weight cache */
-    void *arena;                       /* private: the mappings behind the pointers above */
+    void *arena;                       /* private: the mappings that the pointers above point
+                                        * into */
 };
 
-/* Number of layers, with the one that guesses behind the model's. */
+/* Return the number of layers, including the one that guesses tokens. */
 static inline uint32_t model_n_layers(const struct model *m)
 {
     return m->shape.n_layer + (m->has_mtp ? 1 : 0);
 }
 
 struct model_options {
-    uint32_t n_ctx;   /* wanted context; 0 = the model's own; never above the model's own */
+    uint32_t n_ctx;   /* wanted context in tokens, at most the model's own; 0: the model's own */
     uint32_t threads; /* for packing, >= 1 */
     /* Folder of the cache of packed weights (weight_cache.h), "" for the model's own folder; NULL:
      * no cache. A model that does not come from a file has none. An error of the cache is logged,
      * and the model packed. */
     const char *weight_cache;
-    /* Called from the loading thread with bytes packed so far and in all; may be NULL. */
+    /* Called on the loading thread with bytes packed so far and in total; may be NULL. */
     void (*progress)(void *ud, uint64_t done, uint64_t total);
     void *progress_ud;
-    /* Stop after the plan: the model has its shape, its sizes and its address space, but no numbers
-     * in it and no memory behind it. */
+    /* Stop after the plan: the model has its shape, sizes and address space, but no weights are
+     * read and no RAM is used for them. */
     bool only_plan;
-    /* Load the layer that guesses tokens (struct model_mtp), if the file has one. */
+    /* Load the layer that guesses tokens (struct model_mtp), if the file has it. */
     bool wants_mtp;
     /* Quantise matrices in F32, F16 and BF16 to Q8_0, Q6_K or Q4_0, row by row while they are
      * packed, except those that quantised files keep, routers and learned positions. Rows that are
-     * not whole blocks of the type become Q8_0, or stay; with Q4_0 the output matrix becomes Q6_K.
-     * BLOCK_F32: all stay as they are. */
+     * not whole blocks of the type become Q8_0, or stay if they are not whole blocks of Q8_0
+     * either; with Q4_0 the output matrix becomes Q6_K. BLOCK_F32: all stay as they are. */
     enum block_type load_type;
     /* The memory nodes to place panels on; borrowed for the call. NULL: the kernel's choice. */
     const struct numa *numa;
@@ -311,8 +321,8 @@ int model_load(struct model **out, const struct gguf *g, const struct model_opti
                char *err, size_t err_len);
 void model_destroy(struct model **m);
 
-/* The share of the panels' pages that are on the nodes that `numa`, the same as at loading, plans:
- * see numa_placed_share(). */
+/* Return the share of the panels' pages that are on the nodes that `numa`, the same as at loading,
+ * plans: see numa_placed_share(). */
 double model_placed_share(const struct model *m, const struct numa *numa);
 
 #endif

@@ -102,10 +102,10 @@ static void set_totals(struct load *l)
 
 static size_t rope_floats(const struct rope_options *r)
 {
-    return (size_t)r->n_ctx * (r->n_rot / 2); /* cosines of a table; it has as many sines */
+    return (size_t)r->n_ctx * (r->n_rot / 2); /* floats of the cosines; the sines take as many */
 }
 
-/* Place every rope table behind the vectors. */
+/* Place every rope table after the vectors. */
 static void place_ropes(struct load *l)
 {
     const struct arena *a = l->m->arena;
@@ -119,7 +119,8 @@ static void place_ropes(struct load *l)
     }
 }
 
-/* Give a layer that guesses the model's embedding, norm and output where the file has no others. */
+/* Give the guessing layer the model's embedding, norm and output, unless the file has others for
+ * it. */
 static void share_ends(struct model *m)
 {
     struct model_mtp *mtp = &m->mtp;
@@ -134,7 +135,7 @@ static void share_ends(struct model *m)
         mtp->output = m->output;
 }
 
-/* Bytes of a part: whole huge pages, which lie on one node each. */
+/* Return the bytes of a part: whole huge pages, because a page lies on one node. */
 static size_t part_stride(const struct load *l)
 {
     const size_t bytes = (size_t)l->panel_bytes;
@@ -169,7 +170,7 @@ static int take_arena(struct load *l)
         if (l->vectors[i].dst != NULL)
             *l->vectors[i].dst = a->floats + l->vectors[i].at;
     if (!matrix_exists(&m->output) && !m->shape.is_encoder)
-        m->output = m->embed; /* tied */
+        m->output = m->embed; /* tied embeddings */
     share_ends(m);
     place_ropes(l);
     return 0;
@@ -181,7 +182,7 @@ static int fail_not_finite(struct load *l, const struct gguf_tensor *t)
                      (int)t->name.len, t->name.data);
 }
 
-/* Write number j of row i to its place in the vector's layout. */
+/* Write element j of row i to its place in the vector's layout. */
 static void place_number(const struct vector_job *job, float *to, size_t i, size_t j, float v)
 {
     switch (job->layout) {
@@ -201,8 +202,8 @@ static void place_number(const struct vector_job *job, float *to, size_t i, size
     }
 }
 
-/* Decode numbers first .. first + n - 1 of row i; blocks have one number, so any may be the first.
- * `room` is for rows that a recipe makes, whose jobs never reach into another row. */
+/* Decode elements first .. first + n - 1 of row i into the vector; the types' blocks have one
+ * element, so any may be the first. `room` is for rows that a recipe makes. */
 static int decode_vector_row(struct load *l, const struct vector_job *job, uint32_t i,
                              uint8_t *room)
 {
@@ -273,7 +274,7 @@ static int fill_ropes(struct load *l)
     return 0;
 }
 
-/* The last of the first n layers with the same window and rope table as layer i. */
+/* Return the last of the first n layers with the same window and rope table as layer i. */
 static uint32_t owner_of(const struct model *m, uint32_t n, uint32_t i)
 {
     const struct model_layer *of = &m->layers[i];
@@ -302,8 +303,9 @@ static void assign_groups(struct model *m, uint32_t n, uint32_t *windows,
             m->layers[i].kv = places[at++];
 }
 
-/* Group the layers that have keys and values by their cache policy; an encoder never drops
- * anything. ERR_FORMAT: a layer shares keys and values, but no layer before it is like it. */
+/* Group the layers that have keys and values by how long they keep blocks; an encoder keeps all.
+ * ERR_FORMAT: a layer shares keys and values, but no earlier layer has the same window and rope
+ * table. */
 static int assign_layers(struct model *m)
 {
     const uint32_t n_layer = model_n_layers(m), n = n_layer - m->shape.n_shared_kv;
@@ -358,8 +360,8 @@ static int check_tensors(struct load *l, uint32_t i)
     return load_fail(l, ERR_FORMAT, "tensor 'blk.%u.post_ffw_norm.weight' is missing", i);
 }
 
-/* Check all layers and set what their tensors do not tell: windows, rope tables, places in the
- * cache. Where one norm serves both parallel branches, both get it. */
+/* Check all layers and set their windows, rope tables and places in the KV cache. If one norm
+ * serves both parallel branches, both get it. */
 static int settle_layers(struct load *l)
 {
     int rc = 0;
@@ -403,8 +405,8 @@ static int pack(struct load *l, const struct model_options *options)
     return rc < 0 ? load_fail(l, rc, "out of memory") : 0;
 }
 
-/* Pack, and check that the file did not change: where it could not be read zeros may stand, which
- * must not be written to a cache. */
+/* Pack, and check that the file did not change: pages that could not be read are zeros, which must
+ * not get into the cache. */
 static int pack_unchanged(struct load *l, const struct model_options *options)
 {
     int rc;
@@ -415,7 +417,8 @@ static int pack_unchanged(struct load *l, const struct model_options *options)
     return rc == 0 ? gguf_check_unchanged(l->g, l->err, l->err_len) : rc;
 }
 
-/* Read the panels from the cache; or pack them and, when there is to be a cache, write it. */
+/* Read the panels from the cache; or pack them and, if options->weight_cache says so, write the
+ * cache. */
 static int pack_or_fetch(struct load *l, const struct model_options *options)
 {
     struct arena *a = l->m->arena;

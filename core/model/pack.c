@@ -22,25 +22,28 @@ struct work {
     const struct gguf *g;
     const struct matrix_job *jobs;
     size_t n_jobs;
-    uint64_t *first; /* [n_jobs + 1] number of each job's first chunk */
+    uint64_t *first; /* [n_jobs + 1] [n_jobs + 1] each job's first chunk, numbered through all
+                      * jobs */
     uint64_t total;  /* file bytes of all jobs */
     const struct model_options *options;
-    /* relaxed: these are only counts; joining a thread hands over its panels */
+    /* relaxed: they are only counts; pthread_join() publishes a thread's panels */
     atomic_uint_fast64_t next; /* next chunk to take */
     atomic_uint_fast64_t done; /* file bytes packed */
-    atomic_size_t bad;         /* lowest job with a number that is not finite, or n_jobs */
+    atomic_size_t bad;         /* lowest job with a value that is not finite, or n_jobs */
 };
 
 struct worker {
     struct work *w;
     pthread_t thread;
     bool reports;
-    uint8_t *rows; /* rows of a panel, made or quantised; NULL when no job needs them */
-    uint8_t *made; /* a made row that will be quantised or rotated */
+    uint8_t *rows; /* rows of a panel that a recipe makes or that are quantised; NULL: no job needs
+                    * them */
+    uint8_t *made; /* a row that a recipe makes and that will be quantised or rotated */
     float *row;    /* a row as floats */
 };
 
-/* Finite numbers only: an infinity in a weight would become NaN in every answer. */
+/* True: n halves, `stride` bytes apart, are finite. An infinity in a weight would become NaN in
+ * every answer. */
 
 static bool halves_are_finite(const uint8_t *p, size_t stride, size_t n)
 {
@@ -50,8 +53,8 @@ static bool halves_are_finite(const uint8_t *p, size_t stride, size_t n)
     return true;
 }
 
-/* Whether all numbers are finite, eight bytes at a time. `exponent` has the exponents' bits set;
- * when a number has all of them set, adding `lowest` carries into its sign bit. */
+/* True: all values are finite. Checks eight bytes at a time: `exponent` has the exponents' bits
+ * set; if a value has all of them set, adding `lowest` carries into its sign bit. */
 static bool all_finite(const uint8_t *p, size_t bytes, uint64_t exponent, uint64_t lowest)
 {
     uint64_t carries = 0, word = 0;
@@ -86,14 +89,14 @@ static bool split_halves_are_finite(const uint8_t *p, size_t stride, size_t n)
     return true;
 }
 
-/* Offsets of a block's f16 numbers: a scale and a minimum, or a scale alone. */
+/* Byte offsets of a block's f16 values: a scale and a minimum, or only a scale. */
 static const struct {
     uint8_t scale, minimum;
 } halves[] = {
     [BLOCK_Q4_1] = {0, 2},     [BLOCK_Q5_1] = {0, 2},     [BLOCK_Q4_K] = {0, 2},
     [BLOCK_Q5_K] = {0, 2},     [BLOCK_Q2_K] = {80, 82},   [BLOCK_Q3_K] = {108, 108},
     [BLOCK_Q6_K] = {208, 208}, [BLOCK_TQ1_0] = {52, 52},  [BLOCK_TQ2_0] = {64, 64},
-    [BLOCK_IQ6_K] = {0, 0}, /* the last type; all others begin a block with its scale */
+    [BLOCK_IQ6_K] = {0, 0}, /* the last type; the scale of all other types is at 0 */
 };
 
 /* Check a row's scale, which multiplies up to 127 x 127. */
@@ -109,7 +112,7 @@ static bool blocks_are_finite(enum block_type type, const uint8_t *row, size_t s
 {
     if (type == BLOCK_MXFP4)
         return exponents_are_finite(row, stride, n);
-    if (type == BLOCK_NVFP4) /* every scale is a number */
+    if (type == BLOCK_NVFP4) /* every bit pattern is a finite scale */
         return true;
     if (type == BLOCK_IQ1_M)
         return split_halves_are_finite(row + 48, stride, n);
@@ -118,7 +121,7 @@ static bool blocks_are_finite(enum block_type type, const uint8_t *row, size_t s
             halves_are_finite(row + halves[type].minimum, stride, n));
 }
 
-/* Whether a row of the file is finite; for quantised rows, its scales and minima. */
+/* True: a row of the file is finite; for quantised rows, its scales and minima. */
 static bool row_is_finite(enum block_type type, const uint8_t *row, size_t n)
 {
     const struct block_format *f = block_format(type);
@@ -136,13 +139,13 @@ static bool row_is_finite(enum block_type type, const uint8_t *row, size_t n)
 
 /* ---- panels ---- */
 
-/* Panels of all matrices of a job, one matrix after the other. */
+/* Return the number of panels of all matrices of a job. */
 static uint64_t total_panels(const struct matrix_job *job)
 {
     return (uint64_t)job->dst->n_each * job->dst->n_panels;
 }
 
-/* The tensor's row for output `lane` of panel p; for a transposed matrix, its first row. */
+/* Return the tensor's row for output `lane` of panel p; for a transposed matrix, the first row. */
 static uint64_t row_of(const struct matrix_job *job, uint64_t p, uint32_t lane)
 {
     const uint64_t each = p / job->dst->n_panels, panel = p % job->dst->n_panels;
@@ -153,7 +156,7 @@ static uint64_t row_of(const struct matrix_job *job, uint64_t p, uint32_t lane)
     return each * job->row_stride + job->row0 + row;
 }
 
-/* Outputs of panel p: 16, or the rest of a matrix. */
+/* Return the number of outputs of panel p: 16, or the rest of a matrix. */
 static uint32_t n_outputs(const struct matrix_job *job, uint64_t p)
 {
     const uint32_t first = (uint32_t)(p % job->dst->n_panels) * KERN_LANES;
@@ -161,7 +164,8 @@ static uint32_t n_outputs(const struct matrix_job *job, uint64_t p)
     return job->dst->n_out - first < KERN_LANES ? job->dst->n_out - first : KERN_LANES;
 }
 
-/* Row `i` of the tensor, in `room` if a recipe makes it; NULL when it is not finite. */
+/* Return row `i` of the tensor, in `room` if a recipe makes it, or NULL if it has a value that is
+ * not finite. */
 static const uint8_t *finite_row(const struct gguf_tensor *t, uint64_t i, uint8_t *room)
 {
     const uint8_t *row = gguf_row(t, i, room);
@@ -184,7 +188,7 @@ static void decode_columns(const struct gguf_tensor *t, const uint8_t *row, uint
     memcpy(out, block + first % f->elems, n * sizeof(*out));
 }
 
-/* Write a number in the panel's type: exact, unless the tensor was quantised. */
+/* Write v in the panel's type; exact, unless the tensor was quantised. */
 static void put_float(enum kern_weight type, uint8_t *row, size_t i, float v)
 {
     uint16_t half;
@@ -242,7 +246,7 @@ static bool is_quantising(const struct matrix_job *job)
     return pack_job_type(job) != job->src->type;
 }
 
-/* Bytes of a packed row. */
+/* Return the bytes of a packed row. */
 static size_t packed_bytes(const struct matrix_job *job)
 {
     return (size_t)block_row_bytes(block_format(pack_job_type(job)), job->src->dims[0]);
@@ -285,7 +289,7 @@ static int take_rows(const struct work *w, struct worker *to)
     return 0;
 }
 
-/* Room where a lane's row is made that is packed unchanged. */
+/* Return the room for a recipe's row that becomes lane `lane` unchanged. */
 static uint8_t *room_of(const struct worker *me, const struct gguf_tensor *t, uint32_t lane)
 {
     return t->recipe != NULL ? me->rows + lane * gguf_row_bytes(t) : NULL;
@@ -341,8 +345,9 @@ static void note_bad(struct work *w, size_t job)
         ;
 }
 
-/* The first row of a chunk, and the number of rows up to its last one, including rows of other
- * matrices between them. A transposed matrix needs all of its rows again and again. */
+/* Return the first row of a chunk; *n_rows gets the number of rows up to its last one, including
+ * rows of other matrices in between. Each chunk of a transposed matrix needs all of the matrix's
+ * rows. */
 static uint64_t chunk_rows(const struct matrix_job *job, uint64_t chunk, uint64_t *n_rows)
 {
     const uint64_t per = chunk_panels(job), begin = chunk * per, n = total_panels(job);
@@ -362,7 +367,8 @@ uint64_t pack_job_bytes(const struct matrix_job *job)
            gguf_row_bytes(job->src);
 }
 
-/* Bytes of the file that the chunks up to this panel pack; exact at the job's end. */
+/* Return the bytes of the file that are packed by the chunks before this panel; exact at the job's
+ * end. */
 static uint64_t bytes_until(const struct matrix_job *job, uint64_t panel)
 {
     return (uint64_t)((double)pack_job_bytes(job) * (double)panel / (double)total_panels(job));

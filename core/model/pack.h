@@ -15,13 +15,13 @@
 #include "core/model/load.h"
 #include "core/model/model.h"
 
-/* Pack all of the jobs, whose matrices have their panels mapped and whose tensors are in `g`. Each
- * part of the file is prefetched, and dropped when it is packed. 0; ERR_NOMEM; ERR_FORMAT when a
- * tensor holds a number that is not finite: *bad is the first such job. */
+/* Pack all jobs; their panels are mapped and their tensors are in `g`. Each part of the file is
+ * prefetched, and dropped from memory when it is packed. 0; ERR_NOMEM; ERR_FORMAT: a tensor has a
+ * value that is not finite, and *bad is the first such job. */
 int pack_matrices(const struct gguf *g, const struct matrix_job *jobs, size_t n,
                   const struct model_options *options, size_t *bad);
 
-/* Bytes of the file that a job packs, and the type of the packed rows. */
+/* Return how many bytes of the file a job packs; the type of its packed rows. */
 uint64_t pack_job_bytes(const struct matrix_job *job);
 enum block_type pack_job_type(const struct matrix_job *job);
 

@@ -16,13 +16,13 @@
 
 #define PI 3.14159265358979323846
 
-/* The pair, as a real number, that rotates `beta` times within the original context. */
+/* Return the pair, as a real number, that rotates `beta` times within the original context. */
 static double pair_turning(const struct rope_options *o, double beta)
 {
     return o->n_rot * maths_log(o->n_ctx_orig / (beta * 2.0 * PI)) / (2.0 * maths_log(o->base));
 }
 
-/* The share of pair j that is scaled: 0 for fast pairs, 1 for slow ones. */
+/* Return the share of pair j that is scaled: 0 for fast pairs, 1 for slow ones. */
 static double yarn_share(const struct rope_options *o, uint32_t j)
 {
     double low = pair_turning(o, o->beta_fast), high = pair_turning(o, o->beta_slow), share;

@@ -16,7 +16,8 @@
 #define PREFIX "general.sampling."
 #define MAX_WARNINGS 16 /* most warnings about one file */
 
-enum kind { ANY, ABOVE, WHOLE }; /* a number; above the lower bound; a whole number */
+enum kind { ANY, ABOVE, WHOLE }; /* ANY: a number from the lower bound on; ABOVE: above it; WHOLE:
+                                  * an integer */
 
 static const struct row {
     const char *key;
@@ -56,7 +57,7 @@ double sampling_defaults_get(const struct sampling_defaults *d, enum sampling_de
     return d != NULL && (d->has >> what & 1) != 0 ? d->value[what] : otherwise;
 }
 
-/* Load a value. A float cannot hold all 32-bit whole numbers, so these are looked up first. */
+/* Load a value. Integers are looked up first, because a float cannot hold all 32-bit integers. */
 static bool load_default(const struct gguf *g, const struct row *row, double *value)
 {
     char err[200];
@@ -91,7 +92,7 @@ static void warn(const struct gguf_str *key, const char *why)
              log_quote(quoted, sizeof(quoted), name), why);
 }
 
-/* Take the key; returns NULL, or the reason why it was not taken. */
+/* Take the key's value; returns NULL, or the reason why the key was not used. */
 static const char *take_key_name(struct sampling_defaults *d, const struct gguf *g,
                                  const struct gguf_str *key)
 {

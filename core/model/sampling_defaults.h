@@ -1,4 +1,4 @@
-/* core/model/sampling_defaults.h - how to sample where a request says nothing.
+/* core/model/sampling_defaults.h - a model's sampling parameters for requests that do not set them.
  *
  * Files may say how their model wants to be sampled: a GGUF file in keys general.sampling.*, a
  * folder in generation_config.json, which becomes the same keys. Settings override the file; a
@@ -21,7 +21,7 @@ struct gguf;
 enum sampling_default {
     SAMPLING_TEMPERATURE = 0,
     SAMPLING_TOP_P,
-    SAMPLING_TOP_K, /* 0 and below: off */
+    SAMPLING_TOP_K, /* 0 or below: off */
     SAMPLING_MIN_P,
     SAMPLING_REPETITION_PENALTY,
     SAMPLING_PRESENCE_PENALTY,
@@ -32,11 +32,12 @@ enum sampling_default {
     SAMPLING_MIROSTAT, /* 0 or 2 */
     SAMPLING_MIROSTAT_TAU,
     SAMPLING_MIROSTAT_ETA,
-    SAMPLING_PENALTY_LAST_N, /* tokens that penalties look at; -1: all of them, 0: no penalties */
+    SAMPLING_PENALTY_LAST_N, /* number of last tokens that penalties count; -1: all, 0: no
+                              * penalties */
     SAMPLING_DEFAULT_COUNT
 };
 
-struct sampling_defaults { /* zero sets nothing */
+struct sampling_defaults { /* all zero: no parameter is set */
     uint32_t has;          /* bit i: value[i] is set */
     double value[SAMPLING_DEFAULT_COUNT];
 };
@@ -45,9 +46,9 @@ struct sampling_defaults { /* zero sets nothing */
 void sampling_defaults_read(struct sampling_defaults *d, const struct gguf *g);
 
 void sampling_defaults_set(struct sampling_defaults *d, enum sampling_default what, double value);
-const char *sampling_default_name(enum sampling_default what); /* "temp": the name as in a file's
-                                                                * key */
-/* The value of `what`; `otherwise` where it is not set, or `d` is NULL. */
+const char *sampling_default_name(enum sampling_default what); /* the name as in a file's key, for
+                                                                * instance "temp" */
+/* Return the value of `what`, or `otherwise` if it is not set or `d` is NULL. */
 double sampling_defaults_get(const struct sampling_defaults *d, enum sampling_default what,
                              double otherwise);
 

@@ -55,8 +55,8 @@ static int find_traits(struct load *l)
     return 0;
 }
 
-/* Keys that would change the arithmetic in a way that is not computed here. Each is refused unless
- * it is absent, 0, or has the value that means "as usual". */
+/* Refuse keys that change the arithmetic in a way that is not computed here, unless they are
+ * absent, 0, or have the value that means "as usual". */
 static int check_key_neutral(struct load *l)
 {
     static const struct {
@@ -97,7 +97,7 @@ static int check_key_neutral(struct load *l)
     return 0;
 }
 
-/* Read the number of layers, and of the layers behind them that guess tokens. */
+/* Read the number of layers, and of the layers after them that guess tokens. */
 static int read_layers(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -182,7 +182,7 @@ static int check_head(struct load *l, const char *what, uint32_t n)
     return 0;
 }
 
-/* Read the head sizes of layers with a window, which may be others, the same for keys and
+/* Read the head size of layers with a window, which may differ and is the same for keys and
  * values. */
 static int read_window_dims(struct load *l)
 {
@@ -354,7 +354,7 @@ static int read_factor(struct load *l, const char *suffix, float *v)
     return rc;
 }
 
-/* Use the family's own value where it has one. */
+/* Set *v to the architecture's own value, if it has one. */
 static void use_usual(float *v, float usual)
 {
     *v = usual != 0.0f ? usual : *v;

@@ -16,7 +16,7 @@
 #define MAX_EXPERTS 1024
 #define MAX_FF (1u << 20)
 
-/* The numbers by which files name the function of a router's outputs. */
+/* The numbers in files that name the function of a router's outputs. */
 enum { GATING_SOFTMAX = 1, GATING_SIGMOID = 2, GATING_SOFTMAX_OF_CHOSEN = 3 };
 
 /* Read an expert's width: from its key, or the dense width divided by the experts used, or the
@@ -47,8 +47,8 @@ static int read_widths(struct load *l)
     return rc;
 }
 
-/* The function of the router's outputs in files older than its key: the architecture's, or, for
- * DeepSeek's line, sigmoids if there are choice biases, which came with them. */
+/* Return the function of the router's outputs for files older than its key: the architecture's, or,
+ * for DeepSeek's line, sigmoids if the file has choice biases, which came with sigmoids. */
 static uint32_t usual_gating(const struct load *l)
 {
     char name[GGUF_MAX_NAME];
@@ -76,8 +76,7 @@ static int read_gate(struct load *l)
                                                                     : EXPERT_SOFTMAX;
     if (rc == 0)
         rc = key_bool(l, "expert_weights_norm", &s->expert_norm);
-    if (gating == GATING_SOFTMAX_OF_CHOSEN) /* the same as a softmax of all experts, made to sum to
-                                             * 1 */
+    if (gating == GATING_SOFTMAX_OF_CHOSEN) /* equals a softmax of all experts, made to sum to 1 */
         s->expert_norm = true;
     return rc == 0 ? key_not_negative(l, "expert_weights_scale", &s->expert_scale) : rc;
 }
@@ -120,7 +119,7 @@ static int read_period(struct load *l)
     return 0;
 }
 
-/* Take the traits of a mixture, and whether a dense net is beside it. */
+/* Take the traits of a mixture, and set whether a dense net is beside it. */
 static void take_traits(struct load *l)
 {
     struct model_shape *s = &l->m->shape;
@@ -138,7 +137,7 @@ static void take_traits(struct load *l)
     s->router_scale = (float)(1.0 / sqrt(s->n_embd));
 }
 
-/* Whether any layer has a router: some files count experts that no layer has. */
+/* True: a layer has a router. Some files count experts that no layer has. */
 static bool has_routers(const struct load *l)
 {
     char name[GGUF_MAX_NAME];

@@ -1,7 +1,7 @@
 /* core/model/shape_layer.c - sizes that may differ from layer to layer (see load.h).
  *
- * Widths of feed-forward nets and numbers of KV heads are an array with one number for each layer
- * in some files; and heads of layers with a window may have sizes of their own.
+ * In some files the width of feed-forward nets and the number of KV heads are arrays with one
+ * number for each layer; heads of layers with a window may have sizes of their own.
  */
 #include "core/model/load.h"
 
@@ -18,8 +18,8 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* Read the width of layer i's dense net; 0 where it has none. Recurrent models whose layers all
- * have experts may lack the key. */
+/* Read the width of layer i's dense net; 0: it has none. Recurrent models whose layers all have
+ * experts may lack the key. */
 static int read_width(struct load *l, uint32_t i, const struct layer_parts *parts, uint32_t *n_ff)
 {
     const bool may_lack = l->traits->recurrent != RECURRENT_NONE;
@@ -70,7 +70,7 @@ int load_layer_sizes(struct load *l)
     return rc;
 }
 
-/* Read activation_sparsity_scale: one number for each layer, -inf where nothing is cut. */
+/* Read activation_sparsity_scale: one number for each layer; -inf: nothing is cut. */
 static int read_sparsity(struct load *l, uint32_t i)
 {
     struct model_layer *to = &l->m->layers[i];

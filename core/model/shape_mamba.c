@@ -31,7 +31,7 @@ static int read_mamba_sizes(struct load *l, struct recurrent_shape *r, uint32_t 
     return rc == 0 ? key_u32(l, "ssm.time_step_rank", KEY_REQUIRED, 1, most, rank) : rc;
 }
 
-/* Place x, and behind it z, dt, and the low-rank input of dt with B and C. */
+/* Place x, then z, dt, and the low-rank input of dt with B and C. */
 static int read_mamba1(struct load *l, struct recurrent_shape *r)
 {
     int rc = read_mamba_sizes(l, r, MAX_INNER, &r->n_rank);
@@ -64,7 +64,7 @@ static int check_heads(struct load *l, const struct recurrent_shape *r)
     return 0;
 }
 
-/* Place x, B and C, and behind them z and dt. */
+/* Place x, B and C, then z and dt. */
 static int read_mamba2(struct load *l, struct recurrent_shape *r)
 {
     int rc = read_mamba_sizes(l, r, MAX_HEADS, &r->n_value_head);

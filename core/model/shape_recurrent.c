@@ -2,9 +2,9 @@
  * sizes (see load.h).
  *
  * Files tell which layers are recurrent in three ways: a list, a period, or 0 KV heads; the
- * architecture's traits say which one applies. Sizes become offsets in a row of the in-products and
- * in a sequence's state. A row whose length is a multiple of PAGE_FLOATS gets one more panel, so
- * that rows do not compete for the same cache sets.
+ * architecture's traits say which one applies. The sizes become offsets into a row of the input
+ * projections (recurrent.h: row_floats) and into a sequence's state. A row whose length is a
+ * multiple of PAGE_FLOATS gets one more panel, so that rows do not compete for the same cache sets.
  */
 #include "core/model/load.h"
 
@@ -15,7 +15,7 @@
 
 #define MAX_RECURRENT_HEADS 1024
 #define PAGE_FLOATS 1024 /* rows a multiple of this apart compete for the same cache lines */
-#define MAX_INNER (1u << 18) /* heads of KERN_MAX_STATE numbers */
+#define MAX_INNER (1u << 18) /* most channels: heads of KERN_MAX_STATE floats */
 
 static uint32_t recurrent_panels(uint32_t n)
 {
@@ -24,7 +24,8 @@ static uint32_t recurrent_panels(uint32_t n)
 
 /* ---- which layers ---- */
 
-/* Whether layer i is in the file's list, or not the last layer of its period. */
+/* Set *yes to true if layer i is in the file's list or, without a list, is not the last layer of
+ * its period. */
 static int is_in_period(struct load *l, uint32_t i, bool *yes)
 {
     uint32_t period = 4;
@@ -46,8 +47,8 @@ static int is_in_period(struct load *l, uint32_t i, bool *yes)
     return 0;
 }
 
-/* The parts of a layer without KV heads: recurrent; where mixers and nets are layers of their own,
- * it is neither if it has a net. */
+/* Set the parts of layer i by its KV heads: without any it is recurrent; if mixers and nets are
+ * layers of their own and it has a net, it is only that net. */
 static int parts_by_heads(struct load *l, uint32_t i, struct layer_parts *parts)
 {
     uint32_t n_kv_head = l->m->shape.n_head, n_ff = 0;
@@ -72,7 +73,7 @@ int load_layer_parts(struct load *l, uint32_t i, struct layer_parts *parts)
 
     *parts = (struct layer_parts){.has_attention = true, .has_ffn = true};
     if (l->traits->recurrent == RECURRENT_NONE || i >= l->m->shape.n_layer)
-        return 0; /* a layer that guesses has no state */
+        return 0; /* the guessing layer has no state */
     if ((traits & (RECURRENT_TRAIT_ALL | RECURRENT_TRAIT_BESIDE)) != 0) {
         parts->is_recurrent = true;
         parts->has_attention = parts->has_ffn = (traits & RECURRENT_TRAIT_BESIDE) != 0;
@@ -103,7 +104,7 @@ static int read_conv(struct load *l, struct recurrent_shape *r)
     return rc;
 }
 
-/* Place q, k and v, and behind them the other inputs of the heads; n_gate: numbers of alpha. */
+/* Place q, k and v, then the other inputs of the heads; n_gate: length of alpha. */
 static void place_delta(struct recurrent_shape *r, uint32_t n_gate)
 {
     const uint32_t n_key = recurrent_panels(r->n_key_head * r->key_dim);

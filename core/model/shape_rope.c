@@ -1,8 +1,8 @@
 /* core/model/shape_rope.c - positions and windows in the metadata (see load.h).
  *
- * First the options of up to two rope tables are read, of the model and of its layers with a
- * window; load_layer_rope() then says for each layer which table it uses, or none, and how far it
- * sees. A type of rope scaling that is not computed is refused by its key.
+ * First the options of up to two rope tables are read: the model's and that of its layers with a
+ * window; load_layer_rope() then sets for each layer the table, or none, and the window. A type of
+ * rope scaling that is not computed is refused by its key.
  */
 #include "core/model/load.h"
 
@@ -58,7 +58,7 @@ static void read_longrope(struct load *l, struct rope_options *r)
 {
     l->divisors_name = (double)l->m->shape.n_ctx > r->n_ctx_orig ? "rope_factors_long.weight"
                                                                  : "rope_factors_short.weight";
-    r->factor = 1.0; /* the factors contain it */
+    r->factor = 1.0; /* the divisors contain the factor */
 }
 
 static int read_scaling(struct load *l, struct rope_options *r)
@@ -86,7 +86,7 @@ static int read_scaling(struct load *l, struct rope_options *r)
     r->factor = (double)factor;
     if (rope_is_named(type, "longrope") ||
         gguf_tensor_find(l->g, "rope_factors_long.weight") != NULL)
-        read_longrope(l, r); /* many files lack its type */
+        read_longrope(l, r); /* many files lack longrope's type */
     else if (rope_is_named(type, "yarn"))
         return read_yarn(l, r);
     else if (!rope_is_named(type, "linear")) {
@@ -99,7 +99,7 @@ static int read_scaling(struct load *l, struct rope_options *r)
     return 0;
 }
 
-/* Whether positions have several sections, for images. Those of texts have the same number in each
+/* True: positions have several sections, for images. Those of texts have the same number in each
  * section, so only the order of pairs differs. */
 static bool has_sections(const struct load *l)
 {
@@ -221,7 +221,8 @@ int load_rope(struct load *l)
         rc = key_bool(l, "rope.scaling.finetuned", &is_turned);
     if ((l->traits->attention & ATTN_TRAIT_UNTURNED) != 0)
         is_turned = false;
-    if (rc == 0 && !is_turned && s->n_latent == 0) /* else only a part of that size is rotated */
+    if (rc == 0 && !is_turned && s->n_latent == 0) /* with MLA n_rot is also the width of the part
+                                                    * beside the latent vector */
         s->n_rot = s->window_rot = 0;
     if (rc < 0 || !is_turned)
         return rc;
@@ -243,9 +244,9 @@ int load_rope(struct load *l)
 
 /* ---- ALiBi ---- */
 
-/* The slopes of the ALiBi paper (Press et al. 2022): with n heads, n a power of two, a row from
- * 2^(-max/n) down to 2^-max; with another n those of the next lower power, and every other slope of
- * twice as many. */
+/* Compute the slopes of the ALiBi paper (Press et al. 2022): with n heads, n a power of two, a row
+ * from 2^(-max/n) down to 2^-max; with another n those of the next lower power, and every other
+ * slope of twice as many. */
 int load_alibi(struct load *l)
 {
     struct model *m = l->m;
@@ -271,7 +272,7 @@ int load_alibi(struct load *l)
 
 /* ---- layer by layer ---- */
 
-/* Whether layer i has a window: by the file's own pattern, or by the family's period. */
+/* Set *yes to true if layer i has a window, by the file's own pattern or by the family's period. */
 int load_has_window(struct load *l, uint32_t i, bool *yes)
 {
     const bool is_full_first = (l->traits->flags & TRAIT_FULL_FIRST) != 0;
@@ -297,7 +298,8 @@ int load_has_window(struct load *l, uint32_t i, bool *yes)
     return rc;
 }
 
-/* An encoder's window reaches as far behind a token as before it: half of it each way. */
+/* Set a layer's window. An encoder's reaches as far after a token as before it: half of it each
+ * way. */
 static void set_window(const struct model_shape *s, struct model_layer *to, bool is_local)
 {
     const uint32_t half = s->window / 2;
@@ -310,7 +312,7 @@ static void set_window(const struct model_shape *s, struct model_layer *to, bool
     to->ahead = to->window > 0 ? half : 0;
 }
 
-/* Whether the family does not rotate layers without a window, and this is one. */
+/* True: the family does not rotate layers without a window, and this layer has none. */
 static bool is_unturned(const struct load *l, bool is_local)
 {
     if ((l->traits->flags & TRAIT_FULL_NO_ROPE) == 0 || is_local)

@@ -1,4 +1,5 @@
-/* core/model/shape_temperature.c - queries that grow with their position (see load.h).
+/* core/model/shape_temperature.c - the factors by which queries grow with their position (see
+ * load.h).
  *
  * A softmax over more tokens is flatter; such models make their queries longer instead: 1 + scale *
  * ln(1 + floor(p / length)) at position p (Llama 4's and Mistral 3's published code). Computed in

@@ -520,7 +520,7 @@ static void drop_parts(struct traits_tensors *set, const struct model_layer *of)
     set->optional &= ~lacks;
 }
 
-/* Experts take the place of the dense net, with gates where it must have one. */
+/* Experts take the place of the dense net; they must have a gate if the dense net must. */
 struct traits_tensors traits_tensors(const struct traits *t, const struct model_shape *s,
                                      uint32_t i, const struct model_layer *of, bool has_experts)
 {

@@ -1,4 +1,4 @@
-/* core/model/traits.h - how architectures differ, as two tables.
+/* core/model/traits.h - two tables that say how architectures differ.
  *
  * All of them are transformers of the same parts (model.h). A row of the first table, one an
  * architecture, says which tensors a layer has, its norms, rotation and activation, and the
@@ -25,13 +25,13 @@
 enum dim {
     DIM_ONE = 0,
     DIM_EMBD,
-    DIM_Q,         /* n_head x the numbers of a head's query before MLA's key_up */
+    DIM_Q,         /* n_head x the width of a head's query (before MLA's key_up) */
     DIM_K,         /* outputs of k: n_kv_head x key_dim; with MLA its latent and rotated part */
     DIM_V,
     DIM_HEADS,
-    DIM_QK_HEADS,  /* 1, or the heads when each has a norm of its own */
+    DIM_QK_HEADS,  /* 1, or the number of heads if each has norm weights of its own */
     DIM_QK_KV_HEADS,
-    DIM_Q_NORM,    /* numbers that one norm of the queries is taken over: a head's, or all */
+    DIM_Q_NORM,    /* width of the norm of queries: one head, or all heads */
     DIM_K_NORM,
     DIM_ATTN_OUT,  /* n_head x head_out */
     DIM_HEAD_OUT,
@@ -39,7 +39,7 @@ enum dim {
     DIM_FF_EXPERT,
     DIM_FF_SHARED,
     DIM_EXPERTS,
-    DIM_EXPERT_IN, /* numbers of an expert's input and output */
+    DIM_EXPERT_IN, /* width of an expert's input and output: n_moe_latent, or n_embd if that is 0 */
     DIM_LORA_Q,
     DIM_LATENT,
     DIM_NOPE,
@@ -53,7 +53,7 @@ enum layer_tensor {
     LAYER_ATTN_NORM = 0,
     LAYER_ATTN_NORM_AS_FFN, /* the only norm of a layer that is a feed-forward net alone */
     LAYER_ATTN_NORM_BIAS,
-    LAYER_ATTN_NORM_2, /* norm of attention alone, beside attn_norm for the feed-forward net */
+    LAYER_ATTN_NORM_2, /* norm of attention only; attn_norm is then the feed-forward net's */
     LAYER_ATTN_NORM_2_BIAS,
     LAYER_Q,
     LAYER_K,
@@ -131,7 +131,7 @@ enum layer_tensor {
     LAYER_N_TENSOR,
 };
 
-/* A bit for each tensor of a layer. */
+/* A set of a layer's tensors: bit i is number i of enum layer_tensor. */
 __extension__ typedef unsigned __int128 tensor_set;
 
 struct layer_tensor_row {
@@ -139,10 +139,10 @@ struct layer_tensor_row {
     bool is_matrix;     /* struct matrix at `offset`, else const float * */
     enum dim n_in, n_out;
     enum dim n_each;    /* number of matrices: DIM_ONE, or one for each expert or head */
-    size_t offset;      /* in struct model_layer */
+    size_t offset;      /* offset of the member in struct model_layer */
 };
 
-/* A tensor with the rows of several tensors, where those themselves are absent. */
+/* A tensor that has the rows of several tensors, in files that lack these. */
 #define FUSED_MAX_PARTS 3
 struct fused_row {
     const char *suffix;
@@ -171,22 +171,22 @@ enum trait_flag {
                                     * published weights: pairs that rotate are neighbours */
     TRAIT_EMBED_NORM = 1 << 16,    /* an encoder's embeddings are normed ... */
     TRAIT_OUT_NORM = 1 << 17,      /* ... and its last states */
-    TRAIT_FULL_FIRST = 1 << 18,    /* of window_period layers the first sees all tokens, not the
-                                    * last */
+    TRAIT_FULL_FIRST = 1 << 18,    /* of each window_period layers the first sees all tokens, not
+                                    * the last */
     TRAIT_BARE_FIRST = 1 << 19,    /* layer 0 may have no norm before attention */
     TRAIT_ACT_KEY = 1 << 20,       /* hidden_activation may name another activation */
     TRAIT_MEAN_HEAD = 1 << 21,     /* see enum head_kind */
-    TRAIT_PROJECTED = 1 << 22,     /* there may be dense layers behind the pooling */
-    TRAIT_ALIBI = 1 << 23,         /* scores say how far away tokens are; no rope */
+    TRAIT_PROJECTED = 1 << 22,     /* there may be dense layers after the pooling */
+    TRAIT_ALIBI = 1 << 23,         /* scores fall with the distance of tokens (ALiBi); no rope */
     TRAIT_SINGLE_HEAD = 1 << 24,   /* a classifier may have cls alone, without cls.output */
     TRAIT_OUT_NORM_AS_EMBED = 1 << 26, /* the last norm has the name of the embedding's */
-    TRAIT_MTP = 1 << 27,           /* the layer behind the last one, if there is one, guesses tokens
-                                    * (struct model_mtp), and is like the last ones */
+    TRAIT_MTP = 1 << 27,           /* a layer after the last one, if any, guesses tokens (struct
+                                    * model_mtp), and has the tensors of the last layers */
 };
 
 /* Differences in attention. */
 enum attn_trait {
-    ATTN_TRAIT_LATE_NORMS = 1 << 0,    /* norms of queries and keys come behind their rotation */
+    ATTN_TRAIT_LATE_NORMS = 1 << 0,    /* queries and keys are normed after their rotation */
     ATTN_TRAIT_TEMPERATURE = 1 << 1,   /* queries grow with their position if the keys say so */
     ATTN_TRAIT_YARN_WHOLE = 1 << 2,    /* yarn_log_multiplier is the weight itself, not a tenth of
                                         * it */
@@ -194,7 +194,7 @@ enum attn_trait {
     ATTN_TRAIT_PLAIN_ROPE = 1 << 4,    /* TRAIT_FULL_NO_ROPE holds only where some have a window */
     ATTN_TRAIT_CHUNKED = 1 << 5,       /* windows begin at multiples of their size */
     ATTN_TRAIT_UNIT_NORMS = 1 << 6,    /* rotated queries and keys have norms without weights */
-    ATTN_TRAIT_UNIT_VALUES = 1 << 8,   /* values have such norms */
+    ATTN_TRAIT_UNIT_VALUES = 1 << 8,   /* values have norms without weights */
     ATTN_TRAIT_OUTPUT_SCALE = 1 << 10, /* output_scale is the scale of scores; routers may be
                                         * capped */
     ATTN_TRAIT_SHARED_KV = 1 << 9,     /* the last layers may use keys and values of a layer before
@@ -212,13 +212,13 @@ enum expert_trait {
     EXPERT_TRAIT_SIGMOID_BIASED = 1 << 1, /* ... or so if there are biases of the choice */
     EXPERT_TRAIT_MIXER = 1 << 2,       /* see EXPERT_MIXER */
     EXPERT_TRAIT_SHARED = 1 << 3,      /* there is a shared expert, as wide as one expert if no key
-                                        * tells */
+                                        * says otherwise */
     EXPERT_TRAIT_WEIGH_INPUT = 1 << 4, /* weights multiply the experts' inputs */
     EXPERT_TRAIT_BESIDE = 1 << 5,      /* the dense net may stay beside the experts: see
                                         * moe_scale */
-    EXPERT_TRAIT_APART = 1 << 6,       /* it stays, and has other norms than the experts and the
-                                        * router */
-    EXPERT_TRAIT_LATENT = 1 << 7,      /* experts may work on fewer numbers than x has */
+    EXPERT_TRAIT_APART = 1 << 6,       /* the dense net stays, with other norms than the experts and
+                                        * the router */
+    EXPERT_TRAIT_LATENT = 1 << 7,      /* experts may have a narrower input than x (n_moe_latent) */
     EXPERT_TRAIT_BY_ROUTER = 1 << 8,   /* a layer has experts if it has a router */
 };
 
@@ -230,13 +230,14 @@ enum recurrent_trait {
     RECURRENT_TRAIT_ALL = 1 << 1,    /* all layers are; they have neither attention nor FFN */
     RECURRENT_TRAIT_BESIDE = 1 << 2, /* all layers are, and have attention as well */
     RECURRENT_TRAIT_ALONE = 1 << 3,  /* a layer has a mixer or a feed-forward net, not both */
-    RECURRENT_TRAIT_SPREAD = 1 << 4, /* see recurrent_shape.is_spread */
-    RECURRENT_TRAIT_PER_KEY = 1 << 5, /* see recurrent_shape.is_per_key */
+    RECURRENT_TRAIT_SPREAD = 1 << 4, /* sets recurrent_shape.is_spread */
+    RECURRENT_TRAIT_PER_KEY = 1 << 5, /* sets recurrent_shape.is_per_key */
 };
 
 struct traits {
     const char *arch;  /* general.architecture, and the prefix of its keys */
-    tensor_set required; /* by enum layer_tensor; layers with experts: see traits_tensors() */
+    tensor_set required; /* tensors that a layer must have; layers with experts: see
+                          * traits_tensors() */
     tensor_set optional;
     uint32_t flags;     /* enum trait_flag */
     uint32_t attention; /* enum attn_trait */
@@ -244,31 +245,32 @@ struct traits {
     enum recurrent_kind recurrent; /* kind of the recurrent layers */
     uint32_t recurrence; /* enum recurrent_trait */
     enum norm_kind norm;
-    const char *eps_key; /* key of the norms' epsilon; NULL: that of the kind of norm */
+    const char *eps_key; /* key of the norms' epsilon; NULL: the usual key for the kind of norm */
     enum kern_act act;
-    float rope_base;        /* where the file has none; 0: 10000 */
-    float window_base;      /* with TRAIT_WINDOW_ROPE; 0: as without a window */
-    uint32_t window;        /* where the file has none */
-    uint32_t window_period; /* one layer of this many sees all tokens; 0: none does */
-    uint32_t no_rope_period; /* the last layer of this many is not rotated */
-    float attn_cap, logit_cap; /* where the file has none */
+    float rope_base;        /* default of the rope base; 0: 10000 */
+    float window_base;      /* with TRAIT_WINDOW_ROPE: rope base of layers with a window; 0: as
+                             * without a window */
+    uint32_t window;        /* window for files without the key */
+    uint32_t window_period; /* one of so many layers sees all tokens; 0: none does */
+    uint32_t no_rope_period; /* the last of each so many layers is not rotated; 0: no such period */
+    float attn_cap, logit_cap; /* soft caps for files without the keys */
     uint32_t wide_layers;   /* with this many layers, scores are scaled by 1/sqrt(n_embd /
                              * n_head) */
     uint32_t bare_experts;  /* with this many experts, there are no ATTN_TRAIT_UNIT_NORMS */
-    /* where the file has none; 0: the usual value */
+    /* defaults for files that lack the keys; 0: the usual value */
     float temperature;
     uint32_t temperature_length;
     float embed_scale, logit_scale, attn_scale, router_cap;
 };
 
-/* The row of an architecture, or NULL. */
+/* Return the row of an architecture, or NULL. */
 const struct traits *traits_find(struct gguf_str arch);
 
-/* Row i of the table, i = 0, 1, ...; NULL behind the last. */
+/* Return row i of the table, i = 0, 1, ...; NULL after the last. */
 const struct traits *traits_at(size_t i);
 
-/* The tensors that layer `i` must have and may have, except those of its recurrent part; `of` tells
- * its parts. */
+/* Return the tensors that layer `i` must have and may have, except those of its recurrent part;
+ * `of` says which parts it has. */
 struct traits_tensors {
     tensor_set required, optional;
 };
@@ -278,7 +280,7 @@ struct traits_tensors traits_tensors(const struct traits *t, const struct model_
 const struct layer_tensor_row *traits_layer_tensor(enum layer_tensor t);
 uint32_t traits_dim(const struct model_shape *s, enum dim dim);
 
-/* The i-th fused tensor, or NULL behind the last. */
+/* Return the i-th fused tensor, or NULL after the last. */
 const struct fused_row *traits_fused(size_t i);
 
 #endif

@@ -1,10 +1,10 @@
 /* core/model/weight_cache.c - the id, header and reading of the weight cache; see weight_cache.h.
  * Writing is in weight_cache_write.c.
  *
- * model_load() computes the id from the open model file and the list of matrices, without reading
- * their data but for samples. A cache is refused at the first difference, with the reason. Its
- * panels are then read in chunks by several threads, each of which takes the next chunk's number
- * and compares its checksum, straight into the model's mapping.
+ * model_load() computes the id from the open model file and the list of matrices, reading only
+ * samples of their data. A cache is refused at the first difference, with the reason. Its panels
+ * are then read in chunks by several threads, each of which takes the next chunk's number and
+ * compares its checksum, straight into the model's mapping.
  */
 #include "core/model/weight_cache.h"
 
@@ -36,7 +36,7 @@ static void put_hash(uint64_t out[2], XXH128_hash_t h)
     out[1] = h.high64;
 }
 
-/* Hash N_SAMPLES parts at equal distances, the last one at the end. */
+/* Hash N_SAMPLES parts of the data at equal distances; the last one ends with the data. */
 static void hash_samples(uint64_t out[2], const uint8_t *data, uint64_t bytes)
 {
     uint64_t sums[N_SAMPLES] = {0};
@@ -48,11 +48,11 @@ static void hash_samples(uint64_t out[2], const uint8_t *data, uint64_t bytes)
     put_hash(out, XXH3_128bits(sums, sizeof(sums)));
 }
 
-/* Hash the panel that packing a known pattern gives, one group wide; the pattern's bytes differ
- * from place to place. */
+/* Hash a panel of one group that is packed from a known pattern; the pattern's bytes differ from
+ * place to place. */
 static uint64_t panel_form(enum kern_weight type)
 {
-    _Alignas(64) uint8_t panel[8192] = {0}; /* more than a group of any type takes */
+    _Alignas(64) uint8_t panel[8192] = {0}; /* room for a panel's group of any type */
     uint8_t rows[KERN_LANES][1024];         /* a row's group is 256 floats at most */
     const void *at[KERN_LANES];
 
@@ -193,7 +193,8 @@ static const char *id_differs(const struct weight_cache_id *a, const struct weig
     return same(a->layout, b->layout) ? NULL : "the panels have another layout";
 }
 
-/* The reason why the header is refused, or NULL; `want` is the header of a new file. */
+/* Return the reason why the header is refused, or NULL; `want` is the header that a new file would
+ * get. */
 static const char *header_differs(const struct weight_cache_header *h,
                                   const struct weight_cache_header *want)
 {
@@ -227,7 +228,7 @@ struct reading {
     struct weight_cache_header header;
     uint64_t *sums;
     uint8_t *panels;
-    /* relaxed: joining the threads hands over what they wrote */
+    /* relaxed: pthread_join() publishes what the threads wrote */
     atomic_uint_fast64_t next; /* next chunk to take */
     atomic_uint_fast64_t bad;  /* number of a damaged chunk, or UINT64_MAX */
 };
@@ -336,7 +337,9 @@ int weight_cache_load(const char *path, const struct weight_cache_id *id, void *
     int rc;
 
     cause[0] = '\0';
-    r.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused, not waited for */
+    r.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: open() must not wait for a
+                                                           * FIFO's writer; check_file() refuses
+                                                           * it */
     if (r.fd < 0) {
         snprintf(cause, WEIGHT_CACHE_MAX_CAUSE, "%s", strerror(errno));
         return errno == ENOENT ? ERR_NOENT : ERR_IO;

@@ -1,4 +1,5 @@
-/* core/model/weight_cache.h - packed panels in a file, so that the next start need not pack them.
+/* core/model/weight_cache.h - keeps packed panels in a file, so that the next start need not pack
+ * them.
  *
  * The file, all numbers in the writer's byte order:
  *
@@ -55,18 +56,18 @@ struct weight_cache_id {
 void weight_cache_identify(struct weight_cache_id *id, const struct gguf *g,
                            const struct matrix_job *jobs, size_t n_jobs);
 
-/* The path of a model file's cache: with `folder` NULL or "" beside the model, else in that folder,
- * under a name with a hash of the model's full path. ERR_LIMIT when too long. */
+/* Write the path of a model file's cache: with `folder` NULL or "" beside the model, else in that
+ * folder, under a name with a hash of the model's full path. ERR_LIMIT: the path is too long. */
 int weight_cache_path(char path[WEIGHT_CACHE_MAX_PATH], const char *folder, const char *model);
 
-/* Fill `panels` from the file on n threads. 0; ERR_NOENT when there is no file; else `cause` is the
- * reason why it is not used, and the panels may hold anything. */
+/* Read the file into `panels` on n threads. 0; ERR_NOENT: there is no file; any other error:
+ * `cause` says why the file is not used, and the panels may hold anything. */
 int weight_cache_load(const char *path, const struct weight_cache_id *id, void *panels,
                       uint64_t bytes, uint32_t n_threads, char cause[WEIGHT_CACHE_MAX_CAUSE]);
 
-/* Write the file, in the background: the outcome is logged. `panels` must stay until the writer is
- * destroyed, which abandons an unfinished file. NULL when there is no memory or no thread, which is
- * logged too. */
+/* Write the file on a thread of its own and log the outcome. `panels` must stay until the writer is
+ * destroyed, which abandons an unfinished file. NULL, with a log line: out of memory, or no thread
+ * could be started. */
 struct weight_cache_writer *weight_cache_write(const char *path, const struct weight_cache_id *id,
                                                const void *panels, uint64_t bytes);
 void weight_cache_writer_destroy(struct weight_cache_writer **w);

@@ -18,11 +18,11 @@
 #define WEIGHT_CACHE_FORMAT 1u
 #define WEIGHT_CACHE_CHUNK ((uint64_t)4 << 20)
 
-struct weight_cache_header { /* without gaps */
+struct weight_cache_header { /* has no padding bytes */
     char magic[8];
     uint32_t order, format;
     uint64_t panels_at;   /* offset in the file, after the header and the sums */
-    uint64_t panel_bytes; /* bytes from there to the end of the file */
+    uint64_t panel_bytes; /* bytes from panels_at to the end of the file */
     uint64_t chunk_bytes;
     struct weight_cache_id id;
     uint64_t sums_sum;   /* checksum of the chunks' sums */
@@ -30,14 +30,14 @@ struct weight_cache_header { /* without gaps */
 };
 _Static_assert(sizeof(struct weight_cache_header) == 120, "a file format has no gaps");
 
-/* Fill all but the two sums. */
+/* Fill all fields but the two sums. */
 void weight_cache_fill_header(struct weight_cache_header *h, const struct weight_cache_id *id,
                               uint64_t panel_bytes);
 uint64_t weight_cache_header_sum(const struct weight_cache_header *h);
 uint64_t weight_cache_n_chunks(uint64_t panel_bytes);
 uint64_t weight_cache_chunk_sum(const void *data, size_t bytes, uint64_t chunk);
 
-/* Read all of the bytes; ERR_FORMAT at the file's end, or ERR_IO. */
+/* Read `bytes` bytes at offset `at`. ERR_FORMAT: the file ends before; or ERR_IO. */
 int weight_cache_read(int fd, void *data, size_t bytes, uint64_t at);
 
 #endif

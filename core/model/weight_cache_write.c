@@ -33,7 +33,7 @@ struct weight_cache_writer {
     struct weight_cache_id id;
     const uint8_t *panels;
     uint64_t bytes;
-    uint64_t *sums;    /* sums of the chunks written */
+    uint64_t *sums;    /* checksums of the chunks written so far */
     int fd;            /* descriptor of new_path, or -1 */
     const char *cause; /* reason of the failure */
     pthread_t thread;
@@ -61,8 +61,8 @@ static int write_at(struct weight_cache_writer *w, const void *data, size_t byte
     return file_write(w->fd, data, bytes, (int64_t)at) < 0 ? fail_errno(w) : 0;
 }
 
-/* Open and lock the file. Its last writer may have renamed it between the two: then the path is no
- * longer this file's, and the attempt is given up. */
+/* Open and lock the file. If another process renamed it between the two, the path no longer names
+ * this file, and the attempt is given up. */
 static int open_new(struct weight_cache_writer *w)
 {
     struct stat mine, there;

@@ -1,4 +1,4 @@
-/* core/model/weights.c - from the names of tensors to members of the model (see load.h).
+/* core/model/weights.c - finds tensors by name and gives them to members of the model (see load.h).
  *
  * Every tensor that the architecture has is looked up, checked against the shape, and given its
  * place. A tensor of the file that nothing asked for is refused: the model was trained with it, and
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define PANEL_ALIGN 64
-#define FLOAT_ALIGN 16 /* floats: vectors begin on a cache line */
+#define FLOAT_ALIGN 16 /* in floats: vectors begin on a cache line */
 
 static enum kern_weight packed_type(enum block_type type)
 {
@@ -66,7 +66,7 @@ int tensor_fail_extent(struct load *l, const char *name, const struct gguf_tenso
                      name, t->dims[0], t->dims[1], t->dims[2], t->dims[3], wanted);
 }
 
-/* Find a tensor by its name and check its shape; *t is NULL when it may be absent and is. */
+/* Find a tensor by its name and check its extent; *t is NULL if it is optional and absent. */
 static int find_tensor(struct load *l, const char *name, int need, struct extent e,
                        const struct gguf_tensor **t)
 {
@@ -80,7 +80,7 @@ static int find_tensor(struct load *l, const char *name, int need, struct extent
     return 0;
 }
 
-/* Whether quantisers would make this matrix small. */
+/* True: quantisers would quantise this matrix. */
 static bool may_be_quantised(const struct gguf_tensor *t)
 {
     static const char *const kept[] = {"ffn_gate_inp", "position_embd", "altup_router", "_coef"};
@@ -103,14 +103,14 @@ static bool is_mtp_output(const struct gguf_tensor *t)
     return memmem(t->name.data, t->name.len, end, sizeof(end) - 1) != NULL;
 }
 
-/* Whether the matrix makes the logits, where errors matter most. */
+/* True: the matrix makes the logits, where errors matter most. */
 static bool is_output(const struct load *l, const struct gguf_tensor *t)
 {
     return is_called(t, "output.weight") || is_mtp_output(t) ||
            (is_called(t, "token_embd.weight") && gguf_tensor_find(l->g, "output.weight") == NULL);
 }
 
-/* The type that a matrix of floats is quantised to. */
+/* Return the type that a matrix of floats is quantised to. */
 static enum kern_weight small_type(const struct load *l, const struct gguf_tensor *t)
 {
     enum block_type type = l->load_type;
@@ -120,8 +120,8 @@ static enum kern_weight small_type(const struct load *l, const struct gguf_tenso
     return packed_type(t->dims[0] % block_format(type)->elems == 0 ? type : BLOCK_Q8_0);
 }
 
-/* The type of a matrix's panels: its tensor's; for a transposed one floats, as exact as the tensor
- * (a block's scales go along its rows, so codes cannot be transposed). */
+/* Return the type of a matrix's panels: its tensor's, or load_type's; for a transposed one F16 if
+ * the tensor is quantised (a block's scales go along its rows, so codes cannot be transposed). */
 static enum kern_weight job_type(const struct load *l, const struct matrix_job *job)
 {
     const enum kern_weight type = packed_type(job->src->type);
@@ -132,8 +132,8 @@ static enum kern_weight job_type(const struct load *l, const struct matrix_job *
     return job->is_transposed && kern_weight_is_quantised(type) ? KERN_F16 : type;
 }
 
-/* Add X.scale, if the file has it: products with X.weight are multiplied by it, or those of each
- * expert by its own. Rows of embeddings are only looked up, so they have none. */
+/* Add X.scale, if the file has it: a factor of products with X.weight, or one for each expert.
+ * Embeddings are only looked up, so they have none. */
 static int add_scale(struct load *l, const struct matrix_job *job)
 {
     static const char weight[] = ".weight";
@@ -161,7 +161,7 @@ static int add_scale(struct load *l, const struct matrix_job *job)
         l, (struct vector_job){.src = t, .dst = &job->dst->scale, .n = n_scale, .n_rows = 1});
 }
 
-/* The most panels of a matrix in one part. */
+/* Return the most panels of a matrix in one part. */
 static uint32_t panels_of_part(const struct matrix *m)
 {
     const uint32_t n_pairs = (m->n_panels + 1) / 2;
@@ -215,7 +215,7 @@ int weights_add_matrix(struct load *l, const char *name, int need, uint32_t n_in
     return weights_add_matrices(l, name, need, n_in, n_out, 1, dst);
 }
 
-/* Floats that a job's vector takes, padding included. */
+/* Return the floats that a job's vector takes, padding included. */
 static size_t vector_floats(const struct vector_job *job)
 {
     switch (job->layout) {
@@ -290,7 +290,8 @@ static struct extent extent_of(const struct load *l, uint32_t layer, enum layer_
     };
 }
 
-/* Add rows (of a vector: numbers) of a tensor, from `first` on, as the layer's tensor `t`. */
+/* Add rows (elements, if it is a vector) of a fused tensor, from `first` on, as the layer's tensor
+ * `t`. */
 static int add_matrix_part(struct load *l, uint32_t layer, enum layer_tensor t,
                            const struct gguf_tensor *src, uint64_t first)
 {
@@ -321,7 +322,7 @@ const struct gguf_tensor *weights_in_layer(const struct load *l, uint32_t layer,
     return gguf_tensor_find(l->g, name);
 }
 
-/* The extent of a tensor with all of the parts; *first: where part `t` begins in it. */
+/* Return the extent of the fused tensor `f`; *first: the row where part `t` begins. */
 static struct extent fused_extent(const struct load *l, const struct fused_row *f, uint32_t layer,
                                   enum layer_tensor t, uint64_t *first)
 {
@@ -343,7 +344,7 @@ static struct extent fused_extent(const struct load *l, const struct fused_row *
     return sum;
 }
 
-/* Whether a part of `f` has a tensor of its own, that is, of another name. */
+/* True: a part of `f` has a tensor of its own, with another name than the fused one. */
 static bool has_own(const struct load *l, const struct fused_row *f, uint32_t layer)
 {
     for (int i = 0; i < f->n_parts; i++) {
@@ -355,7 +356,7 @@ static bool has_own(const struct load *l, const struct fused_row *f, uint32_t la
     return false;
 }
 
-/* The tensor of the file that contains `t` together with others, or NULL. */
+/* Return the file's fused tensor that contains `t`, or NULL. */
 static const struct gguf_tensor *find_fused(const struct load *l, struct traits_tensors set,
                                             uint32_t layer, enum layer_tensor t, uint64_t *first)
 {
@@ -407,7 +408,7 @@ static bool layer_has_experts(const struct load *l, uint32_t i)
            (l->expert_period == 0 || i % l->expert_period == l->expert_at);
 }
 
-/* In some files the norm whose name has no ending has one. */
+/* Choose the name of the norm before the net: in some files it has an ending. */
 static void name_ffn_norm(const struct load *l, uint32_t i, struct traits_tensors *set)
 {
     const tensor_set bare = (tensor_set)1 << LAYER_FFN_NORM_BARE;
@@ -458,7 +459,7 @@ static int add_layer(struct load *l, uint32_t i)
     return add_layer_tensors(l, i);
 }
 
-/* Whether the tensor is X.input_scale, for activations in 4 bits, which are not used here. */
+/* True: the tensor is X.input_scale, for activations in 4 bits, which are not used here. */
 static bool is_input_scale(struct gguf_str name)
 {
     static const char end[] = ".input_scale";
@@ -467,7 +468,7 @@ static bool is_input_scale(struct gguf_str name)
     return name.len > n && memcmp(name.data + name.len - n, end, n) == 0;
 }
 
-/* The layer number of "blk.N.SUFFIX", or UINT32_MAX. */
+/* Return N of "blk.N.SUFFIX" and set *suffix, or UINT32_MAX. */
 static uint32_t layer_in(struct gguf_str name, struct gguf_str *suffix)
 {
     uint32_t layer = 0;
@@ -483,8 +484,8 @@ static uint32_t layer_in(struct gguf_str name, struct gguf_str *suffix)
     return layer;
 }
 
-/* Whether nothing that is computed needs the tensor: it is of a layer that would guess tokens, or
- * keys and values of a layer that uses those of another. */
+/* True: no computation needs the tensor: it belongs to a guessing layer that is not loaded, or
+ * makes keys and values of a layer that uses those of another. */
 static bool is_left(const struct load *l, struct gguf_str name)
 {
     static const char *const kv[] = {"attn_k.", "attn_v.", "attn_k_norm."};

@@ -1,8 +1,8 @@
-/* core/model/weights.h - functions that weights*.c share: from tensors to jobs (see load.h).
+/* core/model/weights.h - functions of weights*.c, which turn tensors into jobs (see load.h).
  *
  * Private to core/model. weights.c has the tensors of layers, weights_attention.c those that
  * contain parts of attention in another order, weights_recurrent.c and weights_mamba.c those of
- * recurrent layers, weights_ends.c those behind the layers, and weights_mtp.c those around the
+ * recurrent layers, weights_ends.c those outside the layers, and weights_mtp.c those around the
  * layer that guesses.
  *
  * Thread: the loading thread.
@@ -16,40 +16,40 @@
 
 enum { TENSOR_REQUIRED = 0, TENSOR_OPTIONAL = 1 };
 
-/* numbers of a row, rows of a matrix, matrices */
+/* columns and rows of a matrix, number of matrices */
 struct extent {
     uint64_t n_in, n_out, n_each;
 };
 bool tensor_has_extent(const struct gguf_tensor *t, struct extent e);
-/* Fail with ERR_FORMAT: the tensor has another extent. */
+/* Write the sentence that the tensor has another extent than `e`; returns ERR_FORMAT. */
 int tensor_fail_extent(struct load *l, const char *name, const struct gguf_tensor *t,
                        struct extent e);
 
-/* Add the tensor of that name, [n_out][n_in], as *dst; *dst stays empty where the tensor may be
- * absent and is. */
+/* Add a job that makes *dst of the tensor `name`, [n_out][n_in]. *dst stays empty if the tensor is
+ * optional and absent. */
 int weights_add_matrix(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
                        struct matrix *dst);
-/* Add several matrices, [n_each][n_out][n_in]. */
+/* Like weights_add_matrix(), for n_each matrices in one tensor, [n_each][n_out][n_in]. */
 int weights_add_matrices(struct load *l, const char *name, int need, uint32_t n_in, uint32_t n_out,
                          uint32_t n_each, struct matrix *dst);
 int weights_add_vector(struct load *l, const char *name, int need, uint32_t n, const float **dst);
-/* Add a job. ERR_UNSUPPORTED where its tensor is not of floats. */
+/* Add a vector job. ERR_UNSUPPORTED: its tensor is not of floats. */
 int weights_add_vector_job(struct load *l, struct vector_job job);
 
-/* The most jobs that one tensor becomes. */
+/* Most jobs that one tensor becomes. */
 #define TENSOR_MAX_JOBS 4
 
 int weights_add_matrix_job(struct load *l, struct matrix_job job, uint32_t n_in, uint32_t n_out,
                            uint32_t n_each);
 
-/* The tensor blk.LAYER.SUFFIX, or NULL. */
+/* Return the tensor blk.LAYER.SUFFIX, or NULL. */
 const struct gguf_tensor *weights_in_layer(const struct load *l, uint32_t layer,
                                            const char *suffix);
-/* Find the tensor blk.LAYER.SUFFIX, check its extent and mark it as used; *t is NULL where it may
- * be absent and is. */
+/* Find the tensor blk.LAYER.SUFFIX, check its extent and mark it as used; *t is NULL if it is
+ * optional and absent. */
 int weights_find(struct load *l, uint32_t layer, const char *suffix, int need, struct extent e,
                  const struct gguf_tensor **t);
-/* Add such a tensor as *dst. The matrix must be there. */
+/* Add a job that makes *dst of the tensor blk.LAYER.SUFFIX, which must exist. */
 int weights_add_layer_matrix(struct load *l, uint32_t layer, const char *suffix, uint32_t n_in,
                              uint32_t n_out, struct matrix *dst);
 int weights_add_layer_vector(struct load *l, uint32_t layer, const char *suffix, int need,
@@ -63,7 +63,7 @@ int weights_add_attention(struct load *l, uint32_t i, tensor_set *done);
 int weights_add_recurrent(struct load *l, uint32_t i);
 int weights_add_mamba(struct load *l, uint32_t layer);
 
-/* Rows of a tensor [..][n_tap] that become taps of a convolution, for channels from `at` on. */
+/* Rows of a tensor [..][n_tap]: the taps of the convolution for channels `at` and following. */
 struct taps {
     const struct gguf_tensor *t;
     uint32_t row0, n, at;

@@ -1,5 +1,5 @@
-/* core/model/weights_attention.c - tensors that contain several parts of attention in another order
- * (see weights.h).
+/* core/model/weights_attention.c - tensors that contain several parts of attention, in an order of
+ * their own (see weights.h).
  *
  * Nothing is copied to reorder them: each part becomes a job whose runs and strides say which rows
  * of the tensor it takes, and pack.c reads the tensor once for each. The parts done here are marked
@@ -11,9 +11,9 @@
 
 #define BIT(t) ((tensor_set)1 << LAYER_##t)
 
-/* Add the one tensor that older files of latent attention have: it maps the latent vector to
- * each head's key and value. Its rows of values are value_up's; those of keys, transposed, are
- * key_up's. */
+/* Add the one tensor that older files of latent attention have: it maps the latent vector to each
+ * head's key and value. Its rows of values become value_up; its rows of keys, transposed, become
+ * key_up. */
 static int add_latent(struct load *l, uint32_t layer, tensor_set *done)
 {
     const struct model_shape *s = &l->m->shape;
@@ -58,7 +58,7 @@ static int add_query_and_gate(struct load *l, struct model_layer *to, const stru
     return rc == 0 ? weights_add_matrix_job(l, gate, s->n_embd, s->n_head * n, 1) : rc;
 }
 
-/* Add the keys and values behind all queries and gates, where one tensor has all of them. */
+/* Add the keys and values, which follow all queries and gates in a tensor that has all of them. */
 static int add_keys_and_values(struct load *l, struct model_layer *to,
                                const struct gguf_tensor *src)
 {

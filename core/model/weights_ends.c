@@ -2,9 +2,9 @@
  * weights.h).
  *
  * An encoder has norms of its embeddings and a pooling head; a decoder has a last norm and an
- * output matrix, which may be missing where the embedding serves as one. Classifiers and
- * projections behind the pooling are looked up by name, since files mark them in no other way.
- * Tensors of parts that are not computed are marked as used, so that the file is not refused.
+ * output matrix; if that is missing, the embedding serves as one. Classifiers and projections after
+ * the pooling are looked up by name, since files mark them in no other way. Tensors of parts that
+ * are not computed are marked as used, so that the file is not refused.
  */
 #include "core/model/weights.h"
 
@@ -17,9 +17,9 @@
 #define MAX_LABELS 65536
 #define MAX_TOKEN_TYPES 16
 #define MAX_WIDE (1u << 17)
-#define POOLING_TYPE_RANK 4 /* the number in files */
+#define POOLING_TYPE_RANK 4 /* pooling type of rerankers in files */
 
-/* Add the vector of token types: the first type's, and the second's for a second text. */
+/* Add the embeddings of token types: the first type's and, for a second text, the second's. */
 static int add_token_type(struct load *l)
 {
     const uint32_t n = l->m->shape.n_embd;
@@ -55,8 +55,8 @@ static int add_norm(struct load *l, const char *name, struct norm *norm)
     return rc;
 }
 
-/* Add a dense layer behind the pooling: NAME.weight, which takes n_in numbers and makes *n_out,
- * with the sizes of the keys NAME_feat_in and NAME_feat_out. */
+/* Add a dense layer after the pooling: NAME.weight, [*n_out][n_in]; the keys NAME_feat_in and
+ * NAME_feat_out must agree. */
 static int add_projection(struct load *l, const char *name, uint32_t n_in, struct matrix *dst,
                           uint32_t *n_out)
 {
@@ -177,7 +177,7 @@ static int add_head(struct load *l)
     return rc == 0 ? add_labels(l, "cls.output", t) : rc;
 }
 
-/* Mark a tensor as used that only parts need which are not computed here. */
+/* Mark a tensor as used that belongs to a part that is not computed here. */
 static void use(struct load *l, const char *name)
 {
     const struct gguf_tensor *t = gguf_tensor_find(l->g, name);
@@ -197,7 +197,7 @@ static int add_output(struct load *l)
     if (rc == 0 && s->norm == NORM_LAYER)
         rc = weights_add_vector(l, "output_norm.bias", TENSOR_OPTIONAL, s->n_embd,
                                 &m->output_norm.bias);
-    if (rc == 0 && s->is_encoder) { /* a decoder's body, for embeddings only */
+    if (rc == 0 && s->is_encoder) { /* also a decoder's body that is used for embeddings */
         use(l, "output.weight");
         use(l, "output.bias");
         return 0;

@@ -1,7 +1,7 @@
 /* core/model/weights_mamba.c - the tensors of layers of Mamba and Mamba-2 (see weights.h).
  *
- * Files have all products of the layer's input in one tensor; here x (with B and C), z and dt are
- * matrices of their own, whose outputs begin on whole panels.
+ * Files have all projections of the layer's input in one tensor; here x (with B and C), z and dt
+ * are matrices of their own, whose outputs begin on whole panels.
  */
 #include "core/model/weights.h"
 
@@ -31,7 +31,7 @@ static int add_taps(struct load *l, uint32_t layer, uint32_t n_channel, int bias
                    : rc;
 }
 
-/* Add numbers of a tensor [n_row][n]; n_row is 1 for a plain vector. */
+/* Add a tensor [n_row][n] as a vector; n_row is 1 for a plain vector. */
 static int add_mamba_numbers(struct load *l, uint32_t layer, const char *suffix, int need,
                              uint32_t n, uint32_t n_row, struct vector_job job)
 {

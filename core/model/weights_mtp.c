@@ -1,14 +1,14 @@
 /* core/model/weights_mtp.c - the parts around a layer that guesses tokens (see weights.h).
  *
  * The layer itself is loaded like any other, as number n_layer. Its embedding, last norm and output
- * matrix are optional: share_ends() in model_load.c puts the model's own in their place.
+ * matrix are optional: share_ends() in model_load.c replaces missing ones by the model's own.
  */
 #include "core/model/weights.h"
 
 #include <stdio.h>
 
-/* Quantisers may have dropped its tensors although the keys name the layer: then it does not
- * exist. */
+/* Quantisers may have dropped the layer's tensors although the keys name it: then it counts as
+ * absent. */
 bool load_has_mtp(const struct load *l)
 {
     return l->wants_mtp && l->n_nextn > 0 && (l->traits->flags & TRAIT_MTP) != 0 &&

@@ -2,8 +2,8 @@
  * convolutions (see weights.h).
  *
  * Files have q, k and v of a delta net in one tensor; here they are three matrices, whose outputs
- * begin on whole panels. The first files of Qwen3-Next have these and z in one tensor, whose rows
- * are grouped by key heads, and so are beta and alpha in all of that family.
+ * begin on whole panels. The first files of Qwen3-Next have q, k, v and z in one tensor, whose rows
+ * are grouped by key heads; beta and alpha are grouped so in all files of that family.
  */
 #include "core/model/weights.h"
 
@@ -107,7 +107,7 @@ static int add_gates(struct load *l, uint32_t layer, struct recurrent *to)
     return rc == 0 ? add_runs(l, t, run, run, 2 * run, &to->alpha) : rc;
 }
 
-/* Find a small tensor; in some files such tensors have extra dimensions of 1. */
+/* Find a small tensor, which in some files has extra dimensions of 1. */
 static int find_small(struct load *l, uint32_t layer, const char *suffix, struct extent plain,
                       struct extent other, const struct gguf_tensor **t)
 {
@@ -125,7 +125,7 @@ static int find_taps(struct load *l, uint32_t layer, const char *suffix, uint32_
                       (struct extent){n_tap, 1, n_channel}, t);
 }
 
-/* Add the taps of q, k and v, each at the channels of its numbers in a row. */
+/* Add the taps of q, k and v, each at its channels in a row. */
 static int add_delta_taps(struct load *l, uint32_t layer)
 {
     const struct recurrent_shape *r = &l->m->shape.recurrent;
@@ -138,7 +138,7 @@ static int add_delta_taps(struct load *l, uint32_t layer)
     return rc == 0 ? weights_add_taps(l, layer, taps, 3) : rc;
 }
 
-/* Add the rates at which states fade: a number for each head, repeated `each` times. */
+/* Add the rates at which states decay: one for each head, repeated `each` times. */
 static int add_rates(struct load *l, uint32_t layer, const struct gguf_tensor *t, uint32_t each)
 {
     const struct recurrent_shape *r = &l->m->shape.recurrent;

@@ -14,18 +14,18 @@
 
 struct node {
     _Alignas(64) atomic_uint arrived;
-    uint32_t n; /* threads, or child nodes */
+    uint32_t n; /* number of threads or child nodes that arrive here */
     uint32_t parent;
     struct spin_word phase;
 };
 
 struct barrier_tree {
     uint32_t n_pauses;
-    struct node *nodes; /* nodes of the groups, then their parents */
+    struct node *nodes; /* one node for each group, then their parents */
 };
 
-/* Build the tree: a node above the groups of each memory node, and one above these; fewer where a
- * level would have one child. Groups of a memory node are neighbours. */
+/* Build the tree above the groups: one tree node for each memory node, and one root; a level that
+ * would have one child is left out. Groups of a memory node are neighbours. */
 static void connect(struct node *nodes, const struct topology_group *groups, uint32_t n_groups)
 {
     uint32_t n = n_groups, n_memory = 1;

@@ -1,9 +1,9 @@
 /* core/runtime/barrier_tree.h - a barrier whose threads meet group by group.
  *
- * The threads of a group change one word, and only the last of them continues to the word above:
- * one for each memory node, where there are several, and one for all. Waking goes the same way
- * back, so a word is shared by a group's threads, or by one thread of each group, and its cache
- * line stays near them. With one group there is one word.
+ * The threads of a group (topology.h) count on one word; the last to arrive counts on the word
+ * above: one word for each memory node, if there are several, and one for all threads. Threads are
+ * woken along the same path. So a cache line is shared only by a group's threads, or by one thread
+ * of each group. With one group there is one word.
  *
  * Thread: each thread of the groups calls barrier_tree_wait() once for each barrier.
  * Memory: one allocation, in barrier_tree_create().

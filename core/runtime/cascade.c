@@ -46,7 +46,7 @@ void cascade_release(struct cascade *c)
     *c = (struct cascade){0};
 }
 
-/* Whole segments before the span's first row. */
+/* Return the number of whole segments before the span's first row. */
 static uint32_t segments_before(const struct batch_span *s)
 {
     return s->pos0 / KERN_SEGMENT;
@@ -64,8 +64,8 @@ static int compare_segment(const struct cascade *c, const struct batch_span *a,
     return order;
 }
 
-/* Compare the tables of two spans; *common gets the number of segments that they share. A table
- * that is a prefix of the other one comes first. */
+/* Compare the tables of two spans, like memcmp(); *common gets the number of segments that they
+ * share. A table that is a prefix of the other comes first. */
 static int compare_spans(const struct cascade *c, const struct batch_span *a,
                          const struct batch_span *b, uint32_t *common)
 {
@@ -115,8 +115,8 @@ static uint32_t sort_members(struct cascade *c, const struct batch *b)
     return n;
 }
 
-/* Fill common[] of n members; the first member and the end share nothing with a member before
- * them. */
+/* Fill common[0 .. n]: the segments that member i shares with member i - 1; common[0] and common[n]
+ * are 0. */
 static void note_common(struct cascade *c, const struct batch *b, uint32_t n)
 {
     c->common[0] = c->common[n] = 0;

@@ -1,14 +1,14 @@
-/* core/runtime/cascade.h - which rows of a step have the first blocks of their tables in common.
+/* core/runtime/cascade.h - finds the rows of a step whose block tables begin with the same blocks.
  *
- * Sequences with a common prefix have the same blocks at the head of their block tables. Attention
- * of their rows over these blocks is done together, so that the keys and values are read once for
- * all of them (cascade attention). Only whole softmax segments that lie before a span's first row
- * are shared: all rows see all of them, and since segments are merged in ascending order whichever
- * thread computes them, no bit changes.
+ * Sequences with a common prefix have the same blocks at the head of their block tables. Their rows
+ * attend to these blocks together, so that the keys and values are read once for all of them
+ * (cascade attention). Only whole softmax segments before a span's first row are shared: every row
+ * sees all of them, and segments are merged in ascending order whichever thread computes them, so
+ * no bit changes.
  *
- * Spans sorted by their tables have their common prefixes beside each other. A group is a run of
- * spans each of which shares the first segment with the next; within a group prefixes form a tree,
- * and a run is the part of a branch that the same spans share.
+ * Spans are sorted by their tables, so spans with a common prefix are neighbours. A group is a row
+ * of neighbours that all share the first segment; within a group the prefixes form a tree, and a
+ * run is the part of a branch that the same spans share.
  *
  * Thread: cascade_find() by the engine thread; read-only during the step.
  * Memory: taken in cascade_create().
@@ -23,18 +23,19 @@
 struct batch;
 struct kern_attn_row; /* kernels/kernels.h */
 
-#define CASCADE_ROWS 16 /* most rows of a span that takes part: enough for decoding and drafts */
+#define CASCADE_ROWS 16 /* spans with more rows are not grouped; decoding with drafts needs fewer */
 
 struct cascade_member {
     uint32_t span;
     uint32_t row0;   /* first of the span's rows in rows[] */
-    uint32_t shared; /* segments that runs of the member's group cover */
+    uint32_t shared; /* number of the member's first segments that runs of its group cover */
 };
 
 struct cascade_run { /* segments seg0 .. seg1 - 1 of rows[row0] .. rows[row0 + n_row - 1] */
     uint32_t row0, n_row;
     uint32_t seg0, seg1;
-    uint32_t span; /* a span that has these segments: its table leads to them */
+    uint32_t span; /* one of the spans that share these segments; the kernel reads its block
+                    * table */
 };
 
 struct cascade_group {
@@ -48,22 +49,23 @@ struct cascade {
     struct cascade_run *runs;
     struct cascade_group *groups;
     uint32_t n_groups;
-    struct kern_attn_row *rows; /* rows of the members, in their order; .row is the batch's */
+    struct kern_attn_row *rows; /* rows of the members, in the members' order; .row is an index into
+                                 * the batch's rows */
     /* private */
     uint32_t max_rows;
-    uint32_t n_tables; /* number of block tables, from the first, that must agree */
+    uint32_t n_tables; /* number of a span's first block tables that must be equal */
     uint32_t n_runs, n_rows;
     uint32_t *common;  /* [max_rows + 1] segments that member i has in common with the one before */
-    uint32_t *open;    /* [max_rows + 1] stack: first members of the open runs */
-    uint32_t *depths;  /* [max_rows + 1] stack: segments where the open runs end */
+    uint32_t *open;    /* [max_rows + 1] stack: the first member of each open run */
+    uint32_t *depths;  /* [max_rows + 1] stack: the segment where each open run ends */
 };
 
-/* n_tables: block tables of those groups of layers that see all tokens; they are the first tables
- * of a span. Returns 0, or ERR_NOMEM with everything released. */
+/* n_tables: number of layer groups without a window; their block tables are a span's first. Returns
+ * 0, or ERR_NOMEM with everything released. */
 int cascade_create(struct cascade *c, uint32_t max_rows, uint32_t n_tables);
 void cascade_release(struct cascade *c);
 
-/* Find the groups of this batch. */
+/* Fill members, runs, groups and rows for this batch. */
 void cascade_find(struct cascade *c, const struct batch *b);
 
 #endif

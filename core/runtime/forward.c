@@ -31,7 +31,7 @@ void unpack_row(const struct matrix *m, uint32_t row, float *out)
     kern_unpack_row(m->type, matrix_panel(m, 0, row / KERN_LANES), row % KERN_LANES, out, m->n_in);
 }
 
-/* 1 for a row in the second of two texts that an encoder reads together, else 0. */
+/* Token type of a row: 1 in the second of two texts that an encoder reads together, else 0. */
 static size_t token_type(const struct runner *r, uint32_t row)
 {
     const struct batch *b = r->batch;
@@ -76,7 +76,8 @@ struct residual attention_residual(const struct runner *r, const struct model_la
                              l->attn_input_norm, NULL};
 }
 
-/* The branch of a feed-forward net or of experts; the experts' biases are added already. */
+/* Return the residual of a feed-forward net or of experts; the experts' biases are added
+ * already. */
 struct residual ffn_residual(const struct runner *r, const struct model_layer *l)
 {
     return (struct residual){r->ffn_out, matrix_exists(&l->router) ? NULL : l->ffn.down_bias,
@@ -203,7 +204,7 @@ static void finish_logits(const struct runner *r, float *logits)
         r->kern.cap(logits, s->logit_cap, s->n_vocab);
 }
 
-/* Whether all guesses were right that the output's row depends on. */
+/* True: all guesses that the output's row depends on were right. */
 static bool is_reached(const struct batch *b, const struct batch_output *o)
 {
     const struct batch_output *before = o - 1;
@@ -238,7 +239,7 @@ static void pick_outputs(struct runner *r, struct thread_pool_worker *w)
 
     while (thread_pool_take(w, r->n_out, 1, &from, &to)) {
         if (from > 0 && is_draft(r, from))
-            continue; /* the thread that took the output before it picks this one too */
+            continue; /* a draft: the thread that took the output before it picks it */
         do
             pick_output(r, w, from);
         while (++from < r->n_out && is_draft(r, from));

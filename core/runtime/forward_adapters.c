@@ -1,8 +1,8 @@
 /* core/runtime/forward_adapters.c - what LoRA adapters add to products; see forward.h.
  *
  * Rows of one adapter are neighbours in the batch, so that its matrices are read once for all of
- * them. A row's sums are of its own numbers in one order: sum of A over the input, sum of B over
- * the rank, then y = fma(sum, scale, y); the other rows of the batch change nothing.
+ * them. A row's sums have one order (A over the input, B over the rank, then y = fma(sum, scale,
+ * y)) and do not depend on the other rows of the batch.
  *
  * Each adapter of a batch adds its matrices to the bytes that a step reads, while products with
  * many rows leave memory idle for half of the time: so the products prefetch the As and Bs that the
@@ -41,7 +41,8 @@ static const struct adapter_layer *layer_of(const struct runner *r, const struct
     return &a->adapter->layers[l - r->model->layers];
 }
 
-/* Items of a shrink: tiles of rows; 0 where the adapter has no A for this input. */
+/* Return the number of items of a shrink: tiles of rows; 0 if the adapter has no A for this
+ * input. */
 static uint32_t n_items(const struct runner *r, const struct adapter_rows *a,
                         const struct model_layer *l, enum adapter_input in)
 {
@@ -111,7 +112,8 @@ void adapters_expand(struct runner *r, const struct product *p, uint32_t from, u
     }
 }
 
-/* The As for the input that this product helps to make; NULL: there are none. */
+/* Return the adapter layer whose As for input *in are read after this product; NULL: there is
+ * none. */
 static const struct adapter_layer *layer_ahead(const struct runner *r, const struct adapter *a,
                                                const struct product *p, enum adapter_input *in)
 {
@@ -135,8 +137,9 @@ static size_t matrix_bytes(const struct matrix *m)
     return matrix_exists(m) ? m->n_panels * m->panel_bytes : 0;
 }
 
-/* The share of the next As to prefetch. Threads take panels and adapters in the same order, so the
- * thread of the first panels prefetches for the first adapters, and the bytes are in its own cache.
+/* List the share of the next As to prefetch; returns the number of ranges. Threads take panels and
+ * adapters in the same order, so the thread of the first panels prefetches for the first adapters,
+ * and the bytes are in its own cache.
  */
 static size_t downs_ahead(const struct runner *r, const struct product *p, uint32_t from,
                           uint32_t to, struct kern_range *ranges, size_t n)

@@ -8,7 +8,7 @@
 #include "core/runtime/forward.h"
 #include "kvcache/kv_store.h"
 
-/* Whether the query heads of one KV head fill whole groups, so that the item that computes them can
+/* True: the query heads of one KV head fill whole groups, so that the item that computes them can
  * quantise them. */
 static bool quantises_heads(const struct runner *r, const struct model_layer *l)
 {
@@ -43,14 +43,15 @@ struct queries {
     size_t stride;
 };
 
-/* The first token of the chunk that a position is in. Chunks are whole softmax segments, so
+/* Return the first token of the chunk that a position is in. Chunks are whole softmax segments, so
  * attention may count positions from there instead of from 0. */
 static uint32_t chunk_at(const struct runner *r, const struct model_layer *l, uint32_t pos)
 {
     return r->model->shape.is_chunked && l->window > 0 ? pos / l->window * l->window : 0;
 }
 
-/* The place for the states of an item's first query, for one KV head with `group` query heads. */
+/* Where the softmax states of an item's first query begin, for one KV head with `group` query
+ * heads. */
 static float *part_of(const struct attn_item *item, uint32_t kv_head, uint32_t group)
 {
     const size_t row = (size_t)kv_head * item->part_rows + item->part_row;
@@ -58,8 +59,8 @@ static float *part_of(const struct attn_item *item, uint32_t kv_head, uint32_t g
     return item->part != NULL ? item->part + row * group * item->part_stride : NULL;
 }
 
-/* The number of tokens that every row of the item sees: an encoder's span, or shared segments. 0:
- * each row sees the tokens up to its own. */
+/* Return the number of tokens that every row of the item sees: an encoder's span, or shared
+ * segments. 0: each row sees the tokens up to its own. */
 static uint32_t seen_by_all(const struct runner *r, const struct model_layer *l,
                             const struct attn_item *item)
 {
@@ -70,13 +71,13 @@ static uint32_t seen_by_all(const struct runner *r, const struct model_layer *l,
     return r->model->shape.is_encoder && l->window != 1 ? span->pos0 + span->n_row : 0;
 }
 
-/* An item, and one of its KV heads. */
+/* One unit of work: an item and one of its KV heads. */
 struct attn_work {
     const struct attn_item *item;
     uint32_t kv_head;
 };
 
-/* The arguments of the kernel for one item; `next` and is_fetched are left unset. */
+/* Return the kernel's arguments for one item; the caller sets `next` and is_fetched. */
 static struct kern_attn call_of(const struct runner *r, const struct thread_pool_worker *w,
                                 uint32_t layer, const struct queries *queries,
                                 const struct attn_work *p)

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define LENGTH_EPS 1e-6f /* constant of the published code; model files do not have it */
-#define ITEMS_A_THREAD 2 /* heads are cut into columns where there are fewer items than this for a
-                          * thread */
+#define ITEMS_A_THREAD 2 /* heads are cut into columns if there would be fewer items than this for
+                          * each thread */
 
 static const struct recurrent_shape *shape_of(const struct runner *r)
 {
@@ -24,7 +24,7 @@ static size_t low_floats(const struct recurrent_shape *s)
     return (s->value_dim + KERN_LANES - 1) / KERN_LANES * KERN_LANES;
 }
 
-/* The rows of low-rank vectors that KDA's alpha and z products take. */
+/* Return the low-rank rows that KDA's product of alpha or z takes as input. */
 static struct input low_input(const struct runner *r, uint32_t i)
 {
     const struct recurrent_shape *s = shape_of(r);
@@ -102,8 +102,7 @@ static void make_key(const struct runner *r, const struct model_layer *l,
         r->kern.l2norm(mix_row(r, i) + at, mix_row(r, i) + at, n, LENGTH_EPS, scale);
 }
 
-/* Turn n numbers of each row, from number `first` of alpha on, into the decay factors of the
- * states. */
+/* Turn alpha[first .. first + n - 1] of each row of a span into the decay factors of the states. */
 static void make_decay(const struct runner *r, const struct model_layer *l,
                        const struct batch_span *span, uint32_t first, uint32_t n)
 {
@@ -125,8 +124,8 @@ static void make_beta(const struct runner *r, const struct batch_span *span)
     }
 }
 
-/* Pieces of a span: heads of queries, of keys and of values; and one for the numbers that each head
- * has one of. */
+/* Return the number of pieces of a span: one for each head of queries, keys and values, and one for
+ * the values that a head has one of (alpha, beta). */
 static uint32_t n_pieces(const struct recurrent_shape *s)
 {
     return 2 * s->n_key_head + s->n_value_head + 1;
@@ -205,13 +204,13 @@ static void run_rule(const struct runner *r, const struct model_layer *l,
     r->kern.delta(&d);
 }
 
-/* Whether a head fills whole groups, so that the item that computes it can quantise it. */
+/* True: a head fills whole groups, so that the item that computes it can quantise it. */
 static bool quantises_head(const struct runner *r, const struct model_layer *l)
 {
     return is_quantised(&l->mix.out) && shape_of(r)->value_dim % KERN_GROUP == 0;
 }
 
-/* Norm and gate a value head of a row, and quantise it if that is wanted. */
+/* Norm and gate a value head of a row, and quantise it if the out-matrix takes quantised rows. */
 static void finish_head(const struct runner *r, const struct model_layer *l, uint32_t row,
                         uint32_t head)
 {
@@ -225,7 +224,7 @@ static void finish_head(const struct runner *r, const struct model_layer *l, uin
         r->kern.quantise(r->mix_qrows + row * r->mix_qrow_stride, s->n_inner, y, at, n);
 }
 
-/* Finish the heads whose columns were shared out to several items. */
+/* Finish the heads whose columns were cut into several items. */
 static void finish_heads(struct runner *r, struct thread_pool_worker *w,
                          const struct model_layer *l)
 {
@@ -238,7 +237,8 @@ static void finish_heads(struct runner *r, struct thread_pool_worker *w,
     end_region(r, w, RUNNER_RECURRENT);
 }
 
-/* Panels in an item: all of a head, or fewer where there are not enough heads for the threads. */
+/* Return the number of panels in an item: a whole head, or fewer if there are too few heads for the
+ * threads. */
 uint32_t panels_of_item(const struct runner *r)
 {
     const struct recurrent_shape *s = shape_of(r);

@@ -1,10 +1,10 @@
 /* core/runtime/forward_mamba.c - Mamba (arXiv 2312.00752) and Mamba-2 (arXiv 2405.21060); see
  * forward.h and kernels/recurrent.h.
  *
- * x goes through the convolution and silu, then through a scan whose steps dt and whose B and C
- * belong to the row, and is gated with z. In Mamba-2 the layer's input makes all of them; a head
- * has one step, and a group of heads has B and C in common and, behind the gate, a norm. In Mamba
- * the convolved x makes dt, B and C, and each channel has a step of its own.
+ * x goes through the convolution and silu, then through a scan with the row's own dt (step), B and
+ * C, and is gated with z. In Mamba-2 the layer's input is projected to all of them; a head has one
+ * step, and a group of heads shares B and C and is normed after the gate. In Mamba dt, B and C are
+ * projections of the convolved x, and each channel has a step of its own.
  */
 #include "core/runtime/forward.h"
 
@@ -19,13 +19,13 @@ static const struct recurrent_shape *shape_of(const struct runner *r)
     return &r->model->shape.recurrent;
 }
 
-/* Items of n channels of a span. */
+/* Return the number of items that n channels of a span are cut into. */
 static uint32_t n_pieces(uint32_t n)
 {
     return (n + ITEM_CHANNELS - 1) / ITEM_CHANNELS;
 }
 
-/* The end of a piece's channels. */
+/* Return the end of a piece's channels. */
 static uint32_t piece_end(uint32_t piece, uint32_t n)
 {
     const uint32_t end = (piece + 1) * ITEM_CHANNELS;
@@ -206,8 +206,7 @@ static void make_x(struct runner *r, struct thread_pool_worker *w, const struct 
     end_region(r, w, RUNNER_RECURRENT);
 }
 
-/* Norm the numbers that the steps are made of, B and C of each row, where the model has these
- * norms. */
+/* Norm each row's low-rank dt, B and C, if the model has these norms. */
 static void finish_short(struct runner *r, struct thread_pool_worker *w,
                          const struct model_layer *l)
 {

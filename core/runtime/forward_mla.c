@@ -9,13 +9,13 @@
 
 #include <string.h>
 
-/* Products of one matrix for each head: head h of a row from in.x + h * from_each to out + h *
- * to_each. Quantised heads are rows of their own, [row][head]. */
+/* Products with one matrix for each head: head h of a row is read at in.x + h * from_each and
+ * written at out + h * to_each. Quantised heads are rows of their own, [row][head]. */
 struct head_product {
     const struct matrix *w;
     float *out;
     size_t out_stride, to_each;
-    struct input in; /* rows of head 0; strides are from row to row */
+    struct input in; /* rows of head 0; its strides lead from row to row */
     size_t from_each, q_each;
 };
 
@@ -40,7 +40,7 @@ static void head_products(struct runner *r, struct thread_pool_worker *w,
     end_region(r, w, part);
 }
 
-/* Quantise the heads of a row one by one, `n` numbers each. */
+/* Quantise the heads of a row one by one, n floats each, `next` floats apart. */
 static void quantise_each(struct runner *r, uint32_t row, const float *x, size_t next, size_t n)
 {
     const uint32_t n_head = r->model->shape.n_head;
@@ -103,7 +103,7 @@ static void store_latent(struct runner *r, const struct model_layer *l, uint32_t
     store_row(r, layer, row, k, k);
 }
 
-/* Finish a row's keys and queries; the rotated parts of the queries are written behind the columns
+/* Finish a row's keys and queries; the rotated parts of the queries are written after the columns
  * that key_up will fill. */
 static void mla_finish_row(struct runner *r, const struct model_layer *l, uint32_t layer,
                            uint32_t row)

@@ -12,13 +12,13 @@
 #include <string.h>
 
 #define MIXER_JITTER 0.01f /* router_jitter_noise, the same in all published files */
-#define LEAST_SUM 0x1p-100f /* least sum of weights that are made to sum to 1: all of them may be
-                             * 0 */
+#define LEAST_SUM 0x1p-100f /* lower bound of the sum that weights are divided by: all of them may
+                             * be 0 */
 
 /* ---- the choice ---- */
 
-/* The numbers that a row's experts are chosen by: the outputs of the router, or `ranks` where more
- * than the outputs counts. */
+/* The scores of a row's experts: the outputs of the router, or `ranks` if more than the outputs
+ * counts. */
 struct router_scores {
     const float *logits;
     float max, sum; /* maximum and sum of a softmax over all experts */
@@ -84,8 +84,8 @@ static float mixer_weight(const float *ranks, uint32_t n, float best)
     return 1.0f / (sum > 1.0f ? sum : 1.0f);
 }
 
-/* Choose the experts with the highest numbers in `ranks`, and remove them from it; of equals the
- * lowest comes first. */
+/* Choose the experts with the highest `ranks` and remove them from it; of equal ones the lowest
+ * index comes first. */
 static void choose_experts(struct runner *r, float *ranks, const struct router_scores *b,
                            struct expert_pick *picks)
 {
@@ -110,7 +110,7 @@ static void choose_experts(struct runner *r, float *ranks, const struct router_s
             (s->expert_norm ? picks[j].weight / sum : picks[j].weight) * s->expert_scale;
 }
 
-/* Fill the numbers to choose by. The order of the weights is that of the logits; weights themselves
+/* Fill the scores to choose by. The order of the weights is that of the logits; weights themselves
  * are needed only where they are added up, with a bias or for a group's score. */
 static void fill_ranks(const struct model_shape *s, const struct model_layer *l,
                        const struct router_scores *b, float *ranks)
@@ -162,7 +162,7 @@ void moe_choose(struct runner *r, struct thread_pool_worker *w, const struct mod
 /* ---- rows sorted by expert ---- */
 
 /* Give each chosen expert its slots, one expert after the other, rows ascending. One thread does
- * it: a few numbers for each choice. */
+ * it: it writes only a few words for each pick. */
 static void assign_slots(struct runner *r)
 {
     const struct model_shape *s = &r->model->shape;

@@ -1,7 +1,7 @@
-/* core/runtime/forward_moe_latent.c - experts that work on fewer numbers than x has; see forward.h.
+/* core/runtime/forward_moe_latent.c - experts whose input is narrower than x; see forward.h.
  *
- * experts_in maps a row to the numbers that the experts take, and experts_out maps the sum of their
- * outputs back. The router and the shared expert take the row itself.
+ * experts_in maps a row to the n_moe_latent values that the experts take, and experts_out maps the
+ * sum of their outputs back. The router and the shared expert take the row itself.
  */
 #include "core/runtime/forward.h"
 

@@ -15,7 +15,8 @@
 
 /* ---- pairs of vectors ---- */
 
-/* The hidden state before a row of the step, in `room` or elsewhere; NULL: it is not known. */
+/* Return the hidden state at the position before a row of the step, in `room` or elsewhere; NULL:
+ * it is not known. */
 static const float *hidden_before(const struct runner *r, uint32_t row, float *room)
 {
     const struct batch_span *span = &r->batch->spans[r->batch->span_of[row]];
@@ -46,7 +47,7 @@ static void join_row(struct runner *r, uint32_t row, uint32_t at, bool is_guess)
         r->kern.quantise(r->mtp.pair_qrows + at * r->mtp.pair_qrow_stride, 2 * n, pair, 0, 2 * n);
 }
 
-/* `out` = the layer's input. In a step `out` is not r->x. */
+/* Compute the guessing layer's input into `out`. In a step `out` is not r->x. */
 static void join_hidden(struct runner *r, struct thread_pool_worker *w, bool is_guess, float *out)
 {
     const struct input in = {r->mtp.pairs, r->mtp.pair_stride, r->mtp.pair_qrows,
@@ -118,7 +119,8 @@ void mtp_step(struct runner *r, struct thread_pool_worker *w)
 {
     const uint32_t layer = r->model->shape.n_layer;
 
-    join_hidden(r, w, false, r->delta); /* not into x: the hidden states are made of x */
+    join_hidden(r, w, false, r->delta); /* not into r->x, from which the hidden states are computed
+                                         * later */
     keep_all(r, w);
     norm_input(r, w, &r->model->layers[layer]);
     if (r->model->shape.n_latent > 0)

@@ -1,10 +1,10 @@
 /* core/runtime/forward_per_layer.c - per-layer embeddings: each layer gets its token once more; see
  * forward.h.
  *
- * A second embedding has a row of n_per_layer numbers for each token and layer. A matrix makes as
- * many numbers from the first embedding, normed for each layer. Both together are the layer's input
- * beside x: (norm(in(x) / sqrt(n_embd)) + row * sqrt(n_per_layer)) / sqrt(2). A layer ends with x
- * += norm(out(act(gate(x)) * input)) (Gemma 3n's and Gemma 4's published code).
+ * A second embedding has n_per_layer values for each token and layer. A matrix makes as many values
+ * from the first embedding, normed for each layer. Both together are the layer's second input:
+ * (norm(in(x) / sqrt(n_embd)) + row * sqrt(n_per_layer)) / sqrt(2). A layer ends with x +=
+ * norm(out(act(gate(x)) * input)) (Gemma 3n's and Gemma 4's published code).
  */
 #include "core/runtime/forward.h"
 
@@ -26,7 +26,7 @@ static void quantise_embedding(struct runner *r, struct thread_pool_worker *w)
     end_region(r, w, RUNNER_EMBED);
 }
 
-/* The token's row for all layers, as the file has it. */
+/* Return the second embedding's row of a token, for all layers. */
 static const float *row_of(struct runner *r, const struct thread_pool_worker *w, int32_t id)
 {
     const struct matrix *m = &r->model->per_layer_embed;

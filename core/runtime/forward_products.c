@@ -10,8 +10,8 @@
 
 uint32_t grain_for(const struct runner *r, uint32_t n_items, uint32_t n)
 {
-    /* First most of a thread's share, since each call goes over all rows, then small parts, so that
-     * an interrupted thread does not hold up the others for long. */
+    /* A thread first takes most of its share at once, since each call goes over all rows, then
+     * small parts, so that an interrupted thread does not hold up the others for long. */
     const uint32_t n_threads = thread_pool_n_threads(r->pool);
     const uint32_t eighth = n_items / (n_threads * 8);
     uint32_t grain = n_items;
@@ -67,7 +67,7 @@ void run_product(struct runner *r, const struct product *p, uint32_t each, const
         run_part(r, p, each, in, n_rows, from, to);
 }
 
-/* Items of a matrix before a part. */
+/* Return the number of items of a matrix that lie before part `part`. */
 static uint32_t cut_of(const struct pieces *s, uint32_t part)
 {
     const uint32_t n_pairs = (s->each * s->unit + 1) / 2;

@@ -1,4 +1,4 @@
-/* core/runtime/forward_projection.c - layers behind the pooling; see forward.h.
+/* core/runtime/forward_projection.c - dense layers after the pooling; see forward.h.
  *
  * A pooled vector goes through the model's projections in place, in tiles of pools. They have no
  * biases, so a sum gives the same direction as its mean. Vectors of single tokens are left as they

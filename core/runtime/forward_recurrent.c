@@ -3,8 +3,8 @@
  *
  * Products make a row of r->mix from each normed row. The work after them is cut by spans, and
  * within a span by channels or heads, never by rows: a thread takes some channels of a span through
- * all of its rows, in order, and so does the state. Numbers of different channels or heads never
- * meet in a sum, so the bits depend neither on the thread nor on how a sequence was cut into spans.
+ * all of its rows, in order, and so does the state. No sum mixes channels or heads, so the bits
+ * depend neither on the thread nor on how a sequence was cut into spans.
  */
 #include "core/runtime/forward.h"
 #include "kvcache/state_store.h"

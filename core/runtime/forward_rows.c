@@ -3,8 +3,7 @@
  *
  * A row belongs to one thread within a region, so everything that happens to it between two
  * products (bias, norm, rotation, quantising) is done in one visit, in place. residual_norm() adds
- * the branch that the last layer left before it norms x, which spares a pass over the rows of its
- * own.
+ * the branch that the last layer left before it norms x, which saves a pass over the rows.
  */
 #include "core/runtime/forward.h"
 #include "kvcache/kv_store.h"
@@ -43,7 +42,8 @@ void norm_row(const struct runner *r, float *out, const float *x, const struct n
 static void add_residual(const struct runner *r, float *x, const struct residual *b, uint32_t row)
 {
     const struct model_shape *s = &r->model->shape;
-    float *before = r->norm + row * r->embd_stride; /* free until the norm of x is written there */
+    float *before = r->norm + row * r->embd_stride; /* r->norm is free until the norm of x is
+                                                     * written there */
     /* no other thread reads this row of the branch */
     float *delta = (float *)b->delta + row * r->embd_stride;
 

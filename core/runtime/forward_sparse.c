@@ -1,13 +1,13 @@
-/* core/runtime/forward_sparse.c - activations of which most are cut to 0; see forward.h.
+/* core/runtime/forward_sparse.c - activations that set most gates to 0; see forward.h.
  *
- * Only the gates of a row above a bound count: their mean plus a number of standard deviations
+ * Only gates above a bound count: the mean of the row's gates plus a number of standard deviations
  * (Gemma 3n's published code). A gate becomes its excess over the bound, or 0 below it.
  */
 #include "core/runtime/forward.h"
 
 #include <math.h>
 
-/* The mean, summed in 16 lanes as kernels sum. */
+/* Return the mean of n floats, summed in 16 lanes as kernels sum. */
 static float mean_of(const float *x, size_t n)
 {
     float lane[KERN_LANES] = {0};

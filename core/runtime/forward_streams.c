@@ -1,18 +1,19 @@
 /* core/runtime/forward_streams.c - models with several streams (AltUp, arXiv 2301.13310) and a
  * low-rank net beside attention (LAuReL, arXiv 2411.07501); see forward.h.
  *
- * A token has n_streams rows of n_embd numbers. Each layer first predicts all streams from their
- * old values, runs on the first alone, in r->x, and then corrects all of them by the change of the
- * first. A router of the first stream gives the coefficients of both. The layer's output for the
- * per-layer embedding (forward_per_layer.c) is added to the streams behind the first. Order and
- * formulas are those of Gemma 3n's published code.
+ * A token has n_streams rows of n_embd floats. Each layer first predicts all streams from their old
+ * values, runs on the first alone, in r->x, and then corrects all of them by the change of the
+ * first. A router of the first stream gives the coefficients of prediction and correction. The
+ * layer's output for the per-layer embedding (forward_per_layer.c) is added to all streams but the
+ * first. Order and formulas are those of Gemma 3n's published code.
  */
 #include "core/runtime/forward.h"
 
 #include <math.h>
 #include <string.h>
 
-#define LEAST_SQUARE 1e-5f /* least mean of squares: a stream is divided by its root */
+#define LEAST_SQUARE 1e-5f /* lower bound of the mean of squares, by whose root a stream is
+                            * divided */
 
 static const float root_half = 0.70710678f;
 
@@ -32,7 +33,7 @@ static float mean_square(const float *x, size_t n)
 
 /* ---- coefficients ---- */
 
-/* out = the few outputs of a matrix of one panel, for a row. */
+/* Multiply a matrix of one panel by row x, into out[KERN_LANES]. */
 static void few_outputs(struct runner *r, const struct matrix *m, uint32_t row, const float *x,
                         float out[KERN_LANES])
 {
@@ -44,7 +45,7 @@ static void few_outputs(struct runner *r, const struct matrix *m, uint32_t row, 
     run_product(r, &p, 0, &in, 1, 0, 1);
 }
 
-/* The router's outputs for the row x, multiplied by `m`. */
+/* Compute coefficients: matrix `m` times the router's outputs for row x. */
 static void coefficients(struct runner *r, const struct model_layer *l, const struct matrix *m,
                          uint32_t row, const float *x, float out[KERN_LANES])
 {
@@ -88,8 +89,8 @@ static void predict(struct runner *r, struct thread_pool_worker *w, const struct
     end_region(r, w, RUNNER_NORM);
 }
 
-/* Correct the streams by the change that the layer made in the first; norm = that, as
- * per_layer_gate takes it. */
+/* Correct a row's streams by the change that the layer made in the first; r->norm gets the first
+ * stream as per_layer_gate takes it. */
 static void correct_row(struct runner *r, const struct model_layer *l, uint32_t row)
 {
     const struct model_shape *s = &r->model->shape;
@@ -115,7 +116,7 @@ static void correct(struct runner *r, struct thread_pool_worker *w, const struct
     end_region(r, w, RUNNER_NORM);
 }
 
-/* Add the output of per_layer_out to the streams behind the first. */
+/* Add the output of per_layer_out to all streams but the first. */
 static void add_to_others(struct runner *r, struct thread_pool_worker *w,
                           const struct model_layer *l)
 {
@@ -148,7 +149,7 @@ static void quantise_low(struct runner *r, struct thread_pool_worker *w, const s
     end_region(r, w, RUNNER_QKV);
 }
 
-/* r->laurel = attention's input plus the normed output of the low-rank net for it. */
+/* Compute r->laurel: attention's input plus the normed output of the low-rank net for it. */
 static void laurel(struct runner *r, struct thread_pool_worker *w, const struct model_layer *l)
 {
     const size_t n = r->model->shape.n_embd;
@@ -240,7 +241,7 @@ static void quantise_rows_of(struct runner *r, struct thread_pool_worker *w, con
     end_region(r, w, RUNNER_EMBED);
 }
 
-/* r->delta = matrix `each` of `m` times the rows of a stream. */
+/* Multiply matrix number `each` of `m` by the rows of a stream, into r->delta. */
 static void stream_product(struct runner *r, struct thread_pool_worker *w, const struct matrix *m,
                            uint32_t each, const struct input *in)
 {

@@ -1,10 +1,11 @@
-/* core/runtime/forward_undo.c - recurrent states behind wrong guesses; see forward.h and undo.h.
+/* core/runtime/forward_undo.c - restores recurrent states after wrong guesses; see forward.h and
+ * undo.h.
  *
  * Three steps inside a forward pass. Before the layers, the states of spans with guesses are
  * copied; after the products of each recurrent layer, their rows of r->mix are copied; after the
  * outputs, which know which guesses were wrong, the copied state is put back and the kept rows that
- * were right run through the layer's scan again. That is exact and cheaper than keeping a state
- * behind every row.
+ * were right run through the layer's scan again. This is exact, and cheaper than keeping the state
+ * after every row.
  */
 #include "core/runtime/forward.h"
 #include "kvcache/state_store.h"
@@ -74,7 +75,7 @@ void undo_keep_rows(struct runner *r, struct thread_pool_worker *w, const struct
 
 /* ---- afterwards ---- */
 
-/* The first row of a span that was void, because a guess before it was wrong; or the span's end. */
+/* Return the first row of a span whose token was a wrong guess, or the span's end. */
 static uint32_t first_wrong(const struct batch *b, const struct batch_span *span)
 {
     uint32_t row = span->row0 + span->n_row;

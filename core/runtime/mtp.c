@@ -100,9 +100,9 @@ static double bytes_of(const struct matrix *m)
     return (double)m->n_panels * (double)m->panel_bytes;
 }
 
-/* The share of a step's bytes that a guess reads: the output matrix, and one layer's share of all
- * weights except embedding and output. Both read few experts, so that the ratio holds for mixtures
- * too. */
+/* Return the share of a step's bytes that a guess reads: the output matrix, and one layer's share
+ * of all weights except embedding and output. Both read few experts, so that the ratio holds for
+ * mixtures too. */
 double runner_guess_weight(const struct model *m)
 {
     const double ends = bytes_of(&m->embed) +
@@ -139,8 +139,8 @@ void mtp_find_last(struct mtp *m, const struct batch *b)
 
 /* ---- guesses ---- */
 
-/* Copy the sequence's block table. Its last block, if it is not full, and the blocks behind it
- * become the private blocks of the slot. */
+/* Copy the sequence's block table. Its last block, if it is not full, and all later blocks become
+ * the private blocks of the slot. */
 static void make_table(struct runner *r, const struct runner_guess *g)
 {
     const struct kv_location *at = &layer_of(r)->kv;

@@ -1,14 +1,14 @@
 /* core/runtime/mtp.h - buffers of the runner for a layer that guesses tokens (struct model_mtp).
  *
- * The layer's keys and values are in the KV cache like those of any other layer: at a position they
- * come from the token there and the model's hidden state before it. So they are shared, copied and
- * swapped with the blocks. The hidden state of a sequence's last row is kept under the sequence's
- * slot. Where it is missing, behind a cached prefix or a preemption, zeros take its place at one
- * position: guesses become worse, answers do not.
+ * The layer's keys and values are in the KV cache like those of any other layer, so they are
+ * shared, copied and swapped with the blocks. Those of a position are made of its token and the
+ * model's hidden state at the position before. The hidden state of a sequence's last row is kept
+ * under the sequence's slot. After a cached prefix or a preemption it is missing, and zeros take
+ * its place for one position: guesses become worse, answers do not.
  *
- * A guess is a row beyond all that is computed. Its keys and values go into two private blocks of
+ * A guess is a row after the last computed one. Its keys and values go into two private blocks of
  * its slot (kv_store.h), the first of which begins as a copy of the sequence's last block, so that
- * no block of a sequence is written, whoever else holds it.
+ * a guess never writes a block that other sequences may share.
  *
  * Thread: mtp_create(), mtp_release() and guesses: the engine thread; in a step all threads of the
  *         pool, each for its rows or spans.
@@ -27,13 +27,13 @@
 struct runner;
 struct runner_options;
 
-#define MTP_TILE_ROWS 64     /* rows whose two vectors are in memory at a time */
+#define MTP_TILE_ROWS 64     /* rows whose pairs of vectors are in memory at a time */
 #define MTP_PRIVATE_BLOCKS 2 /* private blocks of a slot */
 
-/* The owner and the position of the hidden state that a slot keeps. */
+/* Says whose hidden state a slot keeps, and for which position. */
 struct mtp_kept {
     uint64_t owner;
-    uint32_t pos;  /* position of the row that takes it as input */
+    uint32_t pos;  /* position of the row whose input the hidden state is */
     bool is_there;
 };
 
@@ -42,8 +42,10 @@ struct mtp {
     size_t stride;         /* floats of a hidden state */
     struct mtp_kept *kept; /* [n_slots] */
     float *hidden;         /* [n_slots][stride] */
-    float *guessed;        /* [n_slots][stride] the layer's own hidden states behind guesses */
-    uint32_t *last;        /* [max_rows] by span of a step: its last row whose token was right */
+    float *guessed;        /* [n_slots][stride] the guessing layer's own hidden states after
+                            * guesses */
+    uint32_t *last;        /* [max_rows] by span of the step: its last row whose token was not a
+                            * wrong guess */
     /* two vectors in a row, as eh_proj takes them: [MTP_TILE_ROWS][..] */
     size_t pair_stride;    /* floats */
     size_t pair_qrow_stride; /* bytes */
@@ -56,12 +58,13 @@ struct mtp {
     uint32_t table_cap;
 };
 
-/* Take the buffers; none where options->n_slots is 0. ERR_NOMEM; mtp_release() is to be called all
- * the same. */
+/* Allocate the buffers; none if options->n_slots is 0. ERR_NOMEM: the caller still calls
+ * mtp_release(). */
 int mtp_create(struct runner *r, const struct runner_options *options);
 void mtp_release(struct mtp *m);
 
-/* The hidden state before a position, or NULL: it is not known. */
+/* Return the slot's hidden state at position pos - 1 of the sequence `owner`, or NULL if it is not
+ * kept. */
 const float *mtp_hidden(const struct mtp *m, uint32_t slot, uint64_t owner, uint32_t pos);
 
 /* Find the last row of each span of the step whose token was not a wrong guess. */

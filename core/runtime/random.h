@@ -17,7 +17,7 @@ void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
 
 /* Uniform in [0, 1) with 53 bits, for the token at `pos` of a sequence with this seed. */
 double random_uniform(uint64_t seed, uint32_t pos);
-/* Another number for the same token, independent of the first. */
+/* Uniform in [0, 1) for the same token, independent of random_uniform(). */
 double random_uniform_second(uint64_t seed, uint32_t pos);
 
 #endif

@@ -31,7 +31,7 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* The least number of KV heads of a layer with attention; at least 1. */
+/* Return the least number of KV heads of a layer with attention; at least 1. */
 static uint32_t least_kv_heads(const struct model *m)
 {
     uint32_t n = m->shape.n_kv_head;
@@ -189,7 +189,7 @@ static int create_wide_rows(struct runner *r)
     return r->wide_rows != NULL && r->wide_out != NULL ? 0 : ERR_NOMEM;
 }
 
-/* Whether some experts take rows as floats. */
+/* True: some experts take rows as floats. */
 static bool has_float_experts(const struct model *m)
 {
     for (uint32_t i = 0; i < model_n_layers(m); i++)
@@ -335,7 +335,7 @@ bool runner_kv_fits(const struct model *m, enum kern_kv type)
     return true;
 }
 
-/* The first layer with attention, or NULL. */
+/* Return the first layer with attention, or NULL. */
 static const struct model_layer *first_attention(const struct model *m)
 {
     for (uint32_t i = 0; i < model_n_layers(m); i++)

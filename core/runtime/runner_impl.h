@@ -1,4 +1,4 @@
-/* core/runtime/runner_impl.h - the struct that the files of the runner share; see runner.h.
+/* core/runtime/runner_impl.h - struct runner, which the runner's files share; see runner.h.
  *
  * runner.c takes and releases the buffers, forward*.c compute. Buffers are row-major with strides
  * padded to whole panels, because products write whole panels.
@@ -23,7 +23,7 @@ struct thread_pool_worker;
 /* An expert that a row chose. */
 struct expert_pick {
     uint32_t expert;
-    uint32_t slot; /* slot of the row's copy for this expert */
+    uint32_t slot; /* slot of the copy of the row that this expert takes */
     float weight;
 };
 
@@ -54,9 +54,9 @@ struct runner {
     size_t qrow_stride, ff_row_stride; /* bytes of a quantised row */
     /* activations, [max_rows][stride] */
     float *x, *norm, *qkv, *att, *gate, *up, *delta, *ffn_out;
-    uint8_t *qrows;   /* [rows] of norm, or of att */
+    uint8_t *qrows;   /* [rows] [rows] quantised rows of norm, or of att */
     uint8_t *ff_rows; /* [rows] of gate */
-    /* mixtures of experts: [max_rows * n_expert_used][stride], a slot for each choice */
+    /* mixtures of experts: [max_rows * n_expert_used][stride], one slot for each pick */
     size_t router_stride, expert_stride;               /* floats */
     size_t slot_qrow_stride, expert_qrow_stride;       /* bytes */
     float *router;                                     /* [max_rows][2][router_stride] */
@@ -69,10 +69,12 @@ struct runner {
     uint32_t n_active;
     size_t moe_latent_stride;                          /* floats */
     float *moe_latent;                                 /* [max_rows][moe_latent_stride] */
-    /* per-layer inputs: [max_rows][per_layer_stride], and a row for each thread */
+    /* per-layer inputs: per_layer [max_rows][per_layer_stride], per_layer_row one row for each
+     * thread */
     size_t per_layer_stride;                           /* floats */
     float *per_layer, *per_layer_row;
-    float per_layer_scales[2];                         /* factors of its two parts */
+    float per_layer_scales[2];                         /* factors of the input's two parts
+                                                        * (forward_per_layer.c) */
     /* several streams: [max_rows][n_streams][embd_stride], one such row for each thread, and the
      * output of the net beside attention, [max_rows][embd_stride] */
     float *streams, *stream_row, *laurel;
@@ -81,26 +83,26 @@ struct runner {
     size_t head_qrow_stride;                           /* bytes */
     float *lora, *mla_q, *heads;
     uint8_t *head_qrows;                               /* [max_rows][n_head] */
-    /* recurrent layers: [max_rows][mix_stride] rows laid out as in recurrent.h, and their parts
-     * that products take quantised */
+    /* recurrent layers: mix [max_rows][mix_stride], rows as in recurrent.h; mix_qrows: the parts of
+     * them that products take quantised */
     size_t mix_stride;                                 /* floats */
     size_t mix_qrow_stride;                            /* bytes */
     float *mix;
     uint8_t *mix_qrows;
-    /* adapters; NULL where spans may have none */
-    struct adapter_rows *adapters; /* [max_rows], of this step n_adapters */
+    /* adapters; NULL: spans may not have any */
+    struct adapter_rows *adapters; /* [max_rows], n_adapters in this step */
     uint32_t n_adapters;
-    float *adapter_in;  /* [max_rows][ADAPTER_IN_STRIDE]: the rows multiplied by the As */
+    float *adapter_in;  /* [max_rows][ADAPTER_IN_STRIDE]: each adapter's A times the rows */
     float *logits; /* [LOGIT_ROWS][vocab_stride] */
     /* classifiers: [LOGIT_ROWS][embd_stride] and [LOGIT_ROWS][label_stride] */
     float *head_rows, *head_out;
     size_t label_stride; /* floats */
-    /* layers behind the pooling: [LOGIT_ROWS][wide_stride] */
+    /* layers after the pooling: [LOGIT_ROWS][wide_stride] */
     float *wide_rows, *wide_out;
     size_t wide_stride; /* floats */
     float *lrows;  /* [LOGIT_ROWS][embd_stride] normed rows of outputs */
     struct split_kv split_kv,
-        window_split_kv;   /* for layers without a window, and with one */
+        window_split_kv;   /* split_kv: layers without a window; window_split_kv: with one */
     struct mtp mtp;
     struct undo undo;
     uint8_t *attn_scratch; /* [threads][attn_scratch_bytes] */
@@ -108,8 +110,8 @@ struct runner {
     struct sampler_scratch *samplers; /* [threads] */
     size_t scratch_bytes;
     /* the step */
-    struct batch *step;  /* the batch of the step; and the batch that is computed, of the step or of
-                          * guesses: */
+    struct batch *step;  /* the step's batch. `batch`: the one that is being computed, of the step
+                          * or of guesses */
     struct batch *batch;
     uint32_t out0, n_out; /* outputs of the current tile */
     uint64_t since_ns;    /* when the current part began; thread 0 only */
@@ -119,13 +121,13 @@ struct runner {
 #define ADAPTER_IN_STRIDE ((size_t)ADAPTER_MAX_SHARED * ADAPTER_MAX_RANK) /* floats */
 #define ADAPTER_TILE_ROWS 32
 
-/* The step, run by every thread of the thread pool; ud is the runner. */
+/* Run the step; every thread of the pool calls it. ud is the runner. */
 void runner_forward(void *ud, struct thread_pool_worker *w);
 
-/* Run the guessing layer once for r->batch. */
+/* Run the guessing layer once for r->batch; every thread of the pool calls it. */
 void runner_forward_mtp(void *ud, struct thread_pool_worker *w);
 
-/* Whether gate or up of a net takes rows of floats. */
+/* True: gate or up of a net takes rows of floats. */
 struct ffn;
 bool takes_floats(const struct ffn *net);
 

@@ -18,8 +18,9 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 1024         /* tokens whose weights are summed before the draw looks inside */
-#define LOOK 64            /* tokens passed over together when none of them is large enough */
+#define BLOCK 1024         /* tokens of a block: the draw first finds the block by its sum of
+                            * weights */
+#define LOOK 64            /* tokens that one maximum can skip together */
 
 int sampler_scratch_create(struct sampler_scratch *s, uint32_t n_vocab)
 {
@@ -104,7 +105,7 @@ static void take_named(const float *x, struct batch_output *o, double log_sum)
                                          (float)((double)x[p->top_ids[i]] - log_sum)};
 }
 
-/* The token's rank: the number of tokens before it, and itself. */
+/* Return the token's rank: 1 + the number of tokens before it. */
 static uint32_t rank_of(const float *x, uint32_t n_vocab, int32_t token)
 {
     const float own = x[token];
@@ -117,7 +118,7 @@ static uint32_t rank_of(const float *x, uint32_t n_vocab, int32_t token)
     return n;
 }
 
-/* The logarithm of the sum of exp over the row. */
+/* Return the logarithm of the sum of exp over the row. */
 static double log_sum_exp(const struct kern_table *kern, const float *x, uint32_t n)
 {
     const float max = kern->max(x, n);
@@ -127,13 +128,13 @@ static double log_sum_exp(const struct kern_table *kern, const float *x, uint32_
 
 /* ---- changes to the logits ---- */
 
-/* Whether the constraint applies to this token. */
+/* True: the constraint applies to this token. */
 static bool needs_mask(const struct batch_output *o)
 {
     return o->constraint != NULL && !thought_is_open(o->thought);
 }
 
-/* Whether the text may not end here. A thought alone does not satisfy a constraint that holds from
+/* True: the text may not end here. A thought alone does not satisfy a constraint that holds from
  * the start. */
 static bool bans_end(const struct batch_output *o)
 {
@@ -192,8 +193,8 @@ static const float *mask_logits(struct sampler_scratch *s, const float *x, const
     return s->logits;
 }
 
-/* Leave one token only, whatever else is asked for: the message's next token, or the closing
- * mark. */
+/* Leave only the forced token (the message's next, or the closing mark), whatever else the request
+ * says. */
 static void close_thought(struct sampler_scratch *s, const struct thought *thought)
 {
     for (uint32_t i = 0; i < s->n_vocab; i++)
@@ -201,7 +202,7 @@ static void close_thought(struct sampler_scratch *s, const struct thought *thoug
     s->logits[thought_closing_token(thought)] = 0;
 }
 
-/* The logits after all changes except the constraint's mask. */
+/* Return the logits after all changes except the constraint's mask. */
 static const float *changed_logits(struct sampler_scratch *s, const float *logits,
                                    const int32_t *eog, size_t n_eog, const struct batch_output *o)
 {
@@ -223,7 +224,7 @@ static const float *changed_logits(struct sampler_scratch *s, const float *logit
 
 /* ---- choosing ---- */
 
-/* The first of the largest logits; NaN is passed over. */
+/* Return the lowest id of the largest logit; NaN is skipped. */
 static int32_t largest(const struct kern_table *kern, const float *x, uint32_t n)
 {
     const size_t at = kern->find(x, n, kern->max(x, n));
@@ -280,8 +281,8 @@ static bool id_is_among(int32_t id, const int32_t *ids, size_t n)
     return false;
 }
 
-/* Advance thought and constraint by the chosen token. Where no token was allowed the chosen one is
- * arbitrary, and breaks the constraint. */
+/* Advance thought and constraint by the chosen token. If no token was allowed the chosen one is
+ * arbitrary and breaks the constraint. */
 static void force_continuation(struct sampler_scratch *s, const int32_t *eog, size_t n_eog,
                                struct batch_output *o)
 {

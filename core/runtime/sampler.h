@@ -1,15 +1,14 @@
-/* core/runtime/sampler.h - logits -> a token and its log-probabilities.
+/* core/runtime/sampler.h - turns a row of logits into a token and its log-probabilities.
  *
  * Order: log-probabilities are those of the raw logits. Then logit_bias, penalties and bans change
- * the logits, and tokens that a constraint forbids are gone, whatever their bias; where its text
- * may end, end-of-generation tokens are allowed unless they are banned. Temperature 0 (or below
- * 1e-6) takes the largest, ties to the lowest id; otherwise weights are exp((logit - max) /
- * temperature) and are cut by top_k, then top_p of what is left, then min_p of the largest, then
- * typical_p, then XTC; one token is drawn with random_uniform(seed, pos). Mirostat replaces all
- * those cuts. A request may have a chain instead: the cuts and the temperature in an order of its
- * own. Every stage looks at all tokens that the stage before it left, and computes shares among
- * those. Every sum is taken in one fixed order, so the answer is a function of the logits and the
- * request alone.
+ * the logits, and tokens that a constraint forbids are removed, whatever their bias; if the
+ * constraint allows the text to end, end-of-generation tokens are allowed unless they are banned.
+ * Temperature 0 (or below 1e-6) takes the largest, ties to the lowest id; otherwise weights are
+ * exp((logit - max) / temperature) and are cut by top_k, then top_p of what is left, then min_p of
+ * the largest, then typical_p, then XTC; one token is drawn with random_uniform(seed, pos).
+ * Mirostat replaces all these cuts. A request may have a chain instead, which gives the order of
+ * cuts and temperature. Every stage computes shares among the tokens that the stage before it left.
+ * Every sum is taken in one fixed order, so the answer depends only on the logits and the request.
  *
  * Thread: any; a struct sampler_scratch belongs to one thread.
  * Memory: the scratch is taken at creation.
@@ -35,9 +34,9 @@ struct sampler_share {
 
 struct sampler_scratch {
     uint32_t n_vocab;
-    float *logits;          /* [n_vocab] when they have to be changed */
+    float *logits;          /* [n_vocab] copy of the row, if logits must be changed */
     struct candidate *heap; /* [n_vocab] */
-    float *weights;         /* sums of blocks of the vocabulary */
+    float *weights;         /* sums of the weights of each block of 1,024 tokens */
     uint32_t *repeats;      /* [n_vocab] for DRY and penalties; zero between calls */
     uint32_t *mask;         /* [n_vocab / 32 + 1] tokens that a constraint allows */
     struct constraint_scratch *walk;
@@ -46,8 +45,8 @@ struct sampler_scratch {
 int sampler_scratch_create(struct sampler_scratch *s, uint32_t n_vocab);
 void sampler_scratch_release(struct sampler_scratch *s);
 
-/* Fill the outputs of `o` from its row of logits [n_vocab]; ban_eog bans the ids in eog. The
- * constraint is advanced by the token. */
+/* Fill the outputs of `o` from its row of logits [n_vocab]; o->ban_eog bans the ids in eog. The
+ * chosen token advances the constraint. */
 void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, const float *logits,
                   const int32_t *eog, size_t n_eog, struct batch_output *o);
 

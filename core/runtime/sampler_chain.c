@@ -19,8 +19,8 @@
 
 #define LN_2 0.69314718055994530942
 #define DEPTH 8          /* nats below the best logit that hold nearly all weight of most rows */
-#define MOST_SCALE 1e30f /* largest scale, so that several temperatures in one chain keep it a
-                          * number */
+#define MOST_SCALE 1e30f /* largest scale (1 / temperature), so that several temperatures in one
+                          * chain do not make it infinite */
 
 /* ---- tokens that are left ---- */
 
@@ -34,7 +34,7 @@ static bool rank_has_room(struct sampler_chain *c, uint32_t rank)
     return c->is_whole ? ranking_at(&c->ranking, rank) != NULL : rank < c->to;
 }
 
-/* The logarithm of a token's weight: 0 for the best. */
+/* Return the logarithm of a token's weight: 0 for the best. */
 static float distance(struct sampler_chain *c, uint32_t rank)
 {
     return (logit_at(c, rank) - c->best) * c->scale;
@@ -45,8 +45,8 @@ static float weight(struct sampler_chain *c, uint32_t rank)
     return kern_exp(distance(c, rank));
 }
 
-/* Whether there is a token of that rank with at least that weight. No further token is ranked to
- * find out that there is none: when all tokens of that weight are gathered, the others cannot have
+/* True: there is a token of that rank with at least that weight. No further token is ranked to find
+ * out that there is none: when all tokens of that weight are gathered, the others cannot have
  * it. */
 static bool weighs(struct sampler_chain *c, uint32_t rank, float least)
 {
@@ -177,7 +177,7 @@ static void cut_top_p(struct sampler_chain *c)
         const float w = weight(c, c->from + n);
 
         if (w == 0 && n >= c->p->min_keep)
-            break; /* only rounding is missing */
+            break; /* only rounding errors keep the sum below the bound */
         sum += (double)w;
         n++;
     }
@@ -273,9 +273,9 @@ static void cut_xtc(struct sampler_chain *c, uint32_t pos)
         keep(c, c->from + n - 1, c->to);
 }
 
-/* The dynamic temperature, between temperature - range and temperature + range: the more even the
- * shares of the n tokens, the higher. Evenness is entropy divided by the largest entropy of n
- * tokens. */
+/* Return the dynamic temperature, between temperature - range and temperature + range: the more
+ * even the shares of the n tokens, the higher. Evenness is entropy divided by the largest entropy
+ * of n tokens. */
 static float dynamic_temperature(struct sampler_chain *c, const struct moments *m)
 {
     const float low = c->p->temperature > c->p->dynatemp_range

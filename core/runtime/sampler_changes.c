@@ -1,4 +1,4 @@
-/* core/runtime/sampler_changes.c - penalties, and tokens that may not come; see sampler_impl.h.
+/* core/runtime/sampler_changes.c - penalties and banned tokens; see sampler_impl.h.
  *
  * Penalties need a count for each id. Counts of the answer so far come with the output; counts of a
  * window, or of drafts that were right in this very step, are made in counts[n_vocab] and set back
@@ -50,7 +50,7 @@ static void penalise_counted(uint32_t *counts, const struct batch_output *o, flo
     for (uint32_t i = 0; i < o->n_uncounted; i++) {
         const int32_t id = drafts[i];
 
-        if (counts[id] > 0) /* it is not in o->counts */
+        if (counts[id] > 0) /* no entry of o->counts has this id */
             penalise(o->sampling, &x[id], counts[id]);
         counts[id] = 0;
     }
@@ -92,7 +92,7 @@ static void keep_allowed(const uint32_t *allowed, float *x, uint32_t n)
             x[i] = -INFINITY;
 }
 
-/* Whether the text ends with all of the word's n ids but the last. */
+/* True: the text ends with all of the word's n ids but the last. */
 static bool would_end(const struct batch_output *o, const int32_t *word, uint32_t n)
 {
     if (o->pos < n - 1)

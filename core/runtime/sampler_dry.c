@@ -14,8 +14,8 @@ static bool is_breaker(const struct sampling *p, int32_t id)
     return p->dry_breakers != NULL && (p->dry_breakers[id >> 5] >> (id & 31) & 1);
 }
 
-/* The number of tokens before h[end] that equal the tokens before the text's end at h[n], up to a
- * breaker. */
+/* Return the number of tokens before h[end] that equal the tokens before the text's end at h[n], up
+ * to a breaker. */
 static uint32_t run_before(const struct sampling *p, const int32_t *h, uint32_t end, uint32_t n)
 {
     uint32_t k = 0;

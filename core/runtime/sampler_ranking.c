@@ -1,7 +1,7 @@
 /* core/runtime/sampler_ranking.c - see sampler_ranking.h.
  *
  * A band is gathered by one scan of the row, made a heap, and popped only as ranks are asked for.
- * Popped tokens are stored behind the shrinking heap, worst first from its end, so that a finished
+ * Popped tokens are stored after the shrinking heap, worst first from its end, so that a finished
  * band is reversed in place and becomes the next part of the sorted prefix: one array of n_vocab
  * candidates holds everything.
  */
@@ -10,8 +10,9 @@
 #include <float.h>
 #include <math.h>
 
-#define LOOK 64      /* tokens passed over together when none of them is large enough */
-#define DEEPEST 1024 /* times the first depth; the band after that takes all tokens that are left */
+#define LOOK 64      /* tokens that one maximum can skip together */
+#define DEEPEST 1024 /* a band at this many times the first depth is followed by one of all tokens
+                      * that are left */
 
 void ranking_init(struct ranking *r, const struct kern_table *kern, struct candidate *at,
                   const float *x, uint32_t n_vocab)
@@ -46,7 +47,8 @@ static void sift_down(struct candidate *heap, uint32_t n, uint32_t i)
     heap[i] = c;
 }
 
-/* Gather the tokens from `floor` on that are in no earlier band, as a heap with the best on top. */
+/* Gather the tokens with logits >= floor that are in no earlier band, as a heap with the best on
+ * top. */
 static void gather_band(struct ranking *r, float floor)
 {
     struct candidate *const heap = r->at + r->base;
@@ -94,7 +96,7 @@ static bool next_band(struct ranking *r)
     return r->n > 0;
 }
 
-/* Move the best token behind the shrunken heap. */
+/* Move the best token from the heap to the place after its new end. */
 static void pop(struct ranking *r)
 {
     struct candidate *const heap = r->at + r->base;

@@ -12,19 +12,22 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Longest busy wait: longer than the gaps inside a step, shorter than what idle time would show. */
+/* Longest busy wait in microseconds: longer than the gaps inside a step, too short to be seen as
+ * CPU use of an idle server. */
 #define SPIN_WORD_US 200
 
 struct spin_word {
-    _Alignas(64) atomic_uint count; /* number of announcements */
+    _Alignas(64) atomic_uint count; /* number of calls of spin_word_announce() */
     atomic_uint sleepers;
 };
 
-/* Measure the pauses of this processor that fill the part of SPIN_WORD_US without system calls:
- * `n_pauses` of spin_word_wait(). Takes some ten microseconds. */
+/* Measure how many pause instructions fill the part of SPIN_WORD_US that is spent without system
+ * calls; the caller passes the result to spin_word_wait() as n_pauses. Takes tens of
+ * microseconds. */
 uint32_t spin_word_count_pauses(void);
 
-/* Wait until the count differs from `seen`. */
+/* Wait until w->count differs from `seen`; spin_word_announce() increments it and wakes all
+ * sleepers. */
 void spin_word_wait(struct spin_word *w, unsigned seen, uint32_t n_pauses);
 void spin_word_announce(struct spin_word *w);
 

@@ -19,35 +19,37 @@
 #define SHARES 2             /* pieces of a thread's fair share, when an item is cut */
 #define MIN_SEGMENTS 2       /* least segments of a piece: less is over before another thread has
                               * noticed */
-#define SPLIT_ROWS 256       /* rows of the longest sequence that can be split at a time ... */
+#define SPLIT_ROWS 256       /* `parts` has room for the states of so many rows of the longest
+                              * sequence ... */
 #define GROUP_ITEMS 2        /* most items of groups, for each row of a step */
-/* Up to so many query heads of a KV head groups pay. The heads of one row use each f16 number as
+/* Most query heads of a KV head with which groups pay. The heads of one row use each f16 number as
  * often as there are heads: from 7 on the machine's FMAs take longer than its memory (236 Gflop/s
  * beside 35 GB/s), and one row fills a tile. Measured with 16 rows that share 4,096 tokens,
  * AVX-512, f16: steps of little but attention take 0.67 to 0.80 of the time with 2 query heads,
  * 0.81 to 0.97 with 3 and 4, 0.93 to 1.04 with 7 and 0.94 to 1.75 with 8. */
 #define GROUP_HEADS 6
-#define MAX_PARTS ((size_t)16 << 20) /* ... if their states fit into so many floats */
+#define MAX_PARTS ((size_t)16 << 20) /* ... but for at most so many floats */
 
 static size_t segments(uint32_t n_tokens)
 {
     return (n_tokens + KERN_SEGMENT - 1) / KERN_SEGMENT;
 }
 
-/* Number of states for so many segments, the first n_merged of which leave one together. */
+/* Return the number of states that n_seg segments leave, the first n_merged of which leave one
+ * together. */
 static size_t states(size_t n_seg, uint32_t n_merged)
 {
     return n_seg - n_merged + 1;
 }
 
-/* Floats of one row's states. */
+/* Return the number of floats of one row's states. */
 static size_t row_parts(const struct split_kv *c, size_t n_state)
 {
     return n_state * c->options.n_head * KERN_ATTN_PART(c->options.value_dim);
 }
 
-/* The most items of a step: those of groups, one for each row outside groups, and the pieces, of
- * which an item has as many as it has shares, rounded up. */
+/* Return the most items of a step: those of groups, one for each row outside groups, and the
+ * pieces, of which an item has as many as it has shares, rounded up. */
 static size_t most_items(const struct split_kv_options *o)
 {
     const size_t grouped = o->n_tables > 0 ? GROUP_ITEMS * (size_t)o->max_rows : 0;
@@ -100,7 +102,8 @@ static uint64_t item_work(const struct split_kv *c, const struct batch_span *s, 
     return n * (window > 0 && window + n < before ? window + n : before);
 }
 
-/* Rows of the item that begins at `from`; an item never crosses into another chunk. */
+/* Return the number of rows of the item that begins at `from`; an item never crosses into another
+ * chunk. */
 static uint32_t rows_at(const struct split_kv *c, const struct batch_span *s, uint32_t from)
 {
     const uint32_t n = s->n_row - from < ATTN_ROWS ? s->n_row - from : ATTN_ROWS;
@@ -136,7 +139,7 @@ static void note_splits(struct split_kv *c, const struct batch_span *s,
         };
 }
 
-/* Number of pieces for so many segments: as many as wanted, but none too small. */
+/* Return the number of pieces for so many segments: as many as wanted, but none too small. */
 static size_t fit_pieces(size_t n_seg, uint64_t wanted)
 {
     const size_t most = n_seg / MIN_SEGMENTS, fit = wanted < most ? (size_t)wanted : most;
@@ -210,7 +213,7 @@ static uint32_t run_items(const struct cascade_run *r)
     return (r->n_row + ATTN_ROWS - 1) / ATTN_ROWS;
 }
 
-/* Number of a group's items before any of them is cut into pieces. */
+/* Return the number of a group's items before any of them is cut into pieces. */
 static size_t group_items(const struct split_kv *c, const struct cascade_group *g)
 {
     size_t n = g->n_members;
@@ -220,7 +223,7 @@ static size_t group_items(const struct split_kv *c, const struct cascade_group *
     return n;
 }
 
-/* Number of pieces of each item of a run, by its item with the most rows. */
+/* Return the number of pieces of each item of a run, by its item with the most rows. */
 static size_t run_pieces(const struct cascade_run *r, const struct shares *f)
 {
     const uint32_t n_seg = r->seg1 - r->seg0;
@@ -229,8 +232,8 @@ static size_t run_pieces(const struct cascade_run *r, const struct shares *f)
     return fit_pieces(n_seg, pieces_of(f, n_row * n_seg * KERN_SEGMENT));
 }
 
-/* The number of segments that a group's rows leave one state of: those of the first piece of the
- * prefix that all of them share, which is the group's last run. */
+/* Return the number of segments that a group's rows leave one state of: those of the first piece of
+ * the prefix that all of them share, which is the group's last run. */
 static uint32_t group_merged(const struct split_kv *c, const struct cascade_group *g,
                              const struct shares *f)
 {

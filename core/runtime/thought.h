@@ -1,12 +1,12 @@
-/* core/runtime/thought.h - follows by its tokens whether a text is inside a thought: a constraint
- * applies to the text behind it, and a thought may have a budget.
+/* core/runtime/thought.h - follows token by token whether a text is inside a thought (reasoning). A
+ * constraint applies only to the text after the thought; a thought may have a budget of tokens.
  *
- * While a thought is open nothing is constrained, but where a constraint waits the text may not
- * end, unless it also waits for a trigger (core/grammar/lazy.h). When the thought's tokens are used
- * up, or it is told to end, the message, if there is one, and the closing mark are forced. Where a
- * thought may open, a constraint allows the opening mark as the very first token.
+ * While a thought is open no token is constrained, but if the request has a constraint the text may
+ * not end, unless the constraint waits for a trigger (core/grammar/lazy.h). When the budget is used
+ * up, or thought_end() is called, the message (if any) and the closing mark are forced. While a
+ * thought may open, a constraint also allows the opening mark, as the very first token.
  *
- * Thread: the engine's, like the rest of a request.
+ * Thread: the engine thread, like the rest of a request.
  * Memory: the message is borrowed from the request.
  */
 #ifndef CORE_RUNTIME_THOUGHT_H
@@ -20,31 +20,32 @@
 
 enum thought_phase {
     THOUGHT_NONE = 0, /* the thought is over, or there was none */
-    THOUGHT_MAY_OPEN, /* the first token decides; without a constraint, any token */
+    THOUGHT_MAY_OPEN, /* with a constraint only the first token may open it; without, any token */
     THOUGHT_OPEN,
 };
 
 struct thought { /* zero: none */
     enum thought_phase phase;
-    int32_t open, close; /* the marks */
-    uint32_t n_left;     /* tokens before the message, or THOUGHT_NO_LIMIT */
-    uint32_t n_message;  /* tokens of the message that are still to come */
-    const int32_t *message; /* [n_message] */
+    int32_t open, close; /* ids of the opening and closing marks */
+    uint32_t n_left;     /* tokens of the thought until the message is forced, or
+                          * THOUGHT_NO_LIMIT */
+    uint32_t n_message;  /* tokens of the message that are not generated yet */
+    const int32_t *message; /* [n_message] tokens that are forced before the closing mark */
 };
 
-/* Whether the next token is forced: the message's next token or the closing mark. */
+/* True: the next token is forced: the message's next token or the closing mark. */
 static inline bool thought_must_close(const struct thought *t)
 {
     return t != NULL && t->phase == THOUGHT_OPEN && t->n_left == 0;
 }
 
-/* The forced token. */
+/* Return the forced token, if thought_must_close(). */
 static inline int32_t thought_closing_token(const struct thought *t)
 {
     return t->n_message > 0 ? t->message[0] : t->close;
 }
 
-/* Whether the thought is open, so that a constraint waits. */
+/* True: the thought is open, so that a constraint waits. */
 static inline bool thought_is_open(const struct thought *t)
 {
     return t != NULL && t->phase == THOUGHT_OPEN;
@@ -57,7 +58,7 @@ static inline void thought_end(struct thought *t)
         t->n_left = 0;
 }
 
-/* Whether the next token may open the thought. */
+/* True: the next token may open the thought. */
 static inline bool thought_may_open(const struct thought *t)
 {
     return t != NULL && t->phase == THOUGHT_MAY_OPEN;
@@ -71,7 +72,8 @@ static inline void thought_take_message(struct thought *t, int32_t id)
     t->n_message--;
 }
 
-/* Advance by a token. Returns whether the token belongs to the thought, marks included. */
+/* Advance by the generated token `id`. Returns true if it belongs to the thought, marks
+ * included. */
 static inline bool thought_take(struct thought *t, int32_t id, bool is_constrained)
 {
     if (t == NULL || t->phase == THOUGHT_NONE)

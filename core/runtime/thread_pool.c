@@ -29,13 +29,13 @@
 #define UNTOUCHED UINT64_MAX
 
 struct share {
-    _Alignas(64) atomic_uint_fast64_t left[2]; /* by region parity */
+    _Alignas(64) atomic_uint_fast64_t left[2]; /* [region % 2] what is left of the thread's share */
 };
 
 /* Threads that steal from each other first. */
 struct group {
-    _Alignas(64) atomic_uint drained; /* region + 1 in which no thread of the group has anything
-                                       * left */
+    _Alignas(64) atomic_uint drained; /* index + 1 of the region in which no thread of the group has
+                                       * items left */
     struct topology_group threads;
 };
 
@@ -43,7 +43,7 @@ struct member {
     struct thread_pool_worker w;
     uint32_t group;
     pthread_t thread;
-    uint32_t cpu;     /* the member's CPU, or NO_CPU: the member is free */
+    uint32_t cpu;     /* the CPU that the member is kept at, or NO_CPU: it may run anywhere */
     cpu_set_t set[8]; /* CPUs that the member is kept on: 8,192, the kernel's most */
 };
 
@@ -248,7 +248,7 @@ static uint64_t range(uint64_t from, uint64_t end)
     return end << 32 | from;
 }
 
-/* The rest of thread i's share, as [from, end). */
+/* Return the rest of thread i's share, as [from, end). */
 static uint64_t left_of(uint64_t word, uint32_t i, uint32_t n, uint32_t n_threads)
 {
     if (word != UNTOUCHED)
@@ -290,9 +290,9 @@ static bool take_own(struct thread_pool_worker *w, uint32_t n, uint32_t grain, u
     return true;
 }
 
-/* Items left to the richest thread of a group; *victim and *seen get the thread and its word. 0:
- * nothing is left, which the group remembers, because at the end of a region each thread asks all
- * groups. */
+/* Return the most items that a thread of the group has left; *victim and *seen get that thread and
+ * its word. 0: none, and g->drained remembers it, because at the end of a region each thread asks
+ * all groups. */
 static uint32_t richest_of(const struct thread_pool_worker *w, struct group *g, uint32_t n,
                            uint32_t *victim, uint64_t *seen)
 {
@@ -318,7 +318,7 @@ static uint32_t richest_of(const struct thread_pool_worker *w, struct group *g, 
     return most;
 }
 
-/* Items left to the richest thread of all other groups of the thread's memory node, or of all other
+/* Like richest_of(), over all other groups of the thread's memory node (same_node), or of all other
  * nodes. */
 static uint32_t richest_elsewhere(const struct thread_pool_worker *w, bool same_node, uint32_t n,
                                   uint32_t *victim, uint64_t *seen)
@@ -345,8 +345,8 @@ static uint32_t richest_elsewhere(const struct thread_pool_worker *w, bool same_
     return most;
 }
 
-/* The richest thread of the nearest threads that have anything left, and in *seen its word; t->n
- * when nothing is left. */
+/* Return the thread with the most items left among the nearest threads that have any, and its word
+ * in *seen; t->n: no items are left. */
 static uint32_t choose_victim(const struct thread_pool_worker *w, uint32_t n, uint64_t *seen)
 {
     const struct thread_pool *t = w->pool;

@@ -11,7 +11,7 @@
 #define FEW 4 /* least threads of a cache, on average, for groups by cache: each group costs a
                * barrier one word more */
 
-/* The CPU of a thread; threads beyond the last CPU count as there. */
+/* Return the CPU of a thread; threads beyond the last CPU count as there. */
 static const struct cpu *cpu_of(const struct cpus *c, uint32_t thread)
 {
     return &c->cpu[thread < c->n ? thread : c->n - 1];
@@ -24,7 +24,7 @@ static bool is_together(const struct cpus *c, uint32_t a, uint32_t b, bool by_ca
     return x->node == y->node && (!by_cache || x->cache == y->cache);
 }
 
-/* The end of the run of threads that are on the same node (and cache) as `first`. */
+/* Return the end of the run of threads that are on the same node (and cache) as `first`. */
 static uint32_t end_of_run(const struct cpus *c, uint32_t first, uint32_t n_threads, bool by_cache)
 {
     uint32_t end = first + 1;

@@ -44,7 +44,8 @@ void undo_release(struct undo *u)
     *u = (struct undo){0};
 }
 
-/* The outputs of a span are neighbours, and the output before a span's first guess is no guess. */
+/* The outputs of a span are neighbours, and the output before a span's first guess is not a
+ * draft. */
 void undo_find(struct undo *u, const struct batch *b)
 {
     u->n = 0;

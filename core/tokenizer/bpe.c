@@ -1,4 +1,5 @@
-/* core/tokenizer/bpe.c - BPE: cut into words, then join their bytes, or characters, by merge rank.
+/* core/tokenizer/bpe.c - BPE: cuts a text into words and joins their bytes, or characters, by merge
+ * rank.
  *
  * The merges become a hash table from a pair of token ids to the id and rank of their join, so
  * joining never looks at text. The pretokenizer cuts the text word by word; each word is looked up
@@ -21,7 +22,7 @@
 #define KEY_MERGES "tokenizer.ggml.merges"
 
 struct pair_slot {
-    int32_t left, right; /* tokens; left TOKEN_NONE = empty */
+    int32_t left, right; /* the pair's tokens; left TOKEN_NONE: empty slot */
     uint32_t rank;
     int32_t joined;
 };
@@ -193,7 +194,7 @@ bool bpe_takes_whole_words(const struct bpe *b)
 
 /* ---- encoding */
 
-/* Split a word into the symbols that merging begins with: bytes, or characters where pieces are
+/* Split a word into the symbols that merging begins with: bytes, or characters if pieces are
  * UTF-8. */
 static size_t split_word(struct encoder *e, const char *word, size_t n)
 {
@@ -212,7 +213,7 @@ static size_t split_word(struct encoder *e, const char *word, size_t n)
     return n_symbols;
 }
 
-/* Push the byte tokens of a symbol that is not a token, or else the unknown token. */
+/* Push the byte tokens of a symbol that is not a token, else the unknown token. */
 static int push_unknown(struct encoder *e, const char *bytes, size_t n)
 {
     const struct vocab *v = &e->t->vocab;
@@ -246,8 +247,8 @@ static int merge_word(struct encoder *e, const char *word, size_t n)
     return rc;
 }
 
-/* Encode a word. Models whose pieces are UTF-8 take runs of line ends whole: no merge makes
- * them. */
+/* Encode a word. Models whose pieces are UTF-8 have runs of line ends as tokens that no merge
+ * makes: take them whole. */
 static int encode_word(struct encoder *e, const char *word, size_t n)
 {
     const struct tokenizer *t = e->t;
@@ -271,7 +272,8 @@ static int encode_cut(struct encoder *e, const char *word, size_t n)
     return encoder_word(e, word, n, encode_word);
 }
 
-/* The length of the well-formed (*valid) or ill-formed run at the start of the text. */
+/* Return the length of the run of well-formed (*valid true) or ill-formed bytes at the text's
+ * start. */
 static size_t uniform_run(const char *text, size_t n, bool *valid)
 {
     const uint8_t *s = (const uint8_t *)text;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define KEY "tokenizer.ggml.precompiled_charsmap"
-#define MAX_BYTES (16u << 20) /* the longest in use has 240 KB */
+#define MAX_BYTES (16u << 20) /* the largest in use has 240 KB */
 
 /* A unit: bits 0-7 are the byte that leads to it, bit 8 is set if a sequence ends here, and bits
  * 10-30 are the offset to its children, times 256 if bit 9 is set. A unit with bit 31 is a

@@ -15,8 +15,8 @@
 #include <string.h>
 
 #define KEY "tokenizer.chat_template"
-#define MAX_TEMPLATE (1u << 20) /* bytes; the longest in use have 20 KiB */
-#define MAX_TEMPLATES 32        /* the most in use are 3 */
+#define MAX_TEMPLATE (1u << 20) /* in bytes; the longest in use have 20 KiB */
+#define MAX_TEMPLATES 32        /* files in use have at most 3 */
 
 static char *copy_gguf_text(struct gguf_str s)
 {
@@ -44,7 +44,7 @@ static int read_template(const struct gguf *g, const char *key, char **out, char
     return *out != NULL ? 0 : text_fail(g, ERR_NOMEM, err, err_len, "no memory for %s", key);
 }
 
-/* Whether the key is that of a chat template; *name is "default" where the key has none. */
+/* True: the key is that of a chat template; *name is its name, or "default" if the key has none. */
 static bool names_template(struct gguf_str key, struct gguf_str *name)
 {
     const size_t n = strlen(KEY);

@@ -1,4 +1,4 @@
-/* core/tokenizer/detok.c - ids to text, a piece at a time, never half a character.
+/* core/tokenizer/detok.c - decodes ids to text, piece by piece, never half a character.
  *
  * A character may be spread over several tokens, so bytes wait in a tail of at most four until they
  * are a whole character. Each byte is checked as it comes: bytes that can no longer become a
@@ -29,8 +29,8 @@ static void give_up_tail(struct detok *d, struct buf *out)
     d->n_tail = 0;
 }
 
-/* Bytes of the character that the tail is; BROKEN; or another negative number if it is a
- * beginning. */
+/* Return the bytes of the character in the tail; BROKEN: no character begins so; another negative
+ * number: the character is unfinished. */
 static int tail_len(const struct detok *d)
 {
     ucs4_t c;

@@ -15,7 +15,7 @@
 
 #define NAMED_IDS "tokenizer.ggml.eos_token_ids" /* the key in Ollama's files; hf/eos.c makes it
                                                   * too */
-#define LONGEST 27                                /* bytes of a name below */
+#define LONGEST 27                                /* most bytes of a name below */
 
 /* A NAME_MARK is an end whatever its type in the file, because no ordinary text contains it; the
  * other names could be pieces of text, and are ends only if they are special tokens. */
@@ -36,7 +36,7 @@ static const struct {
     {"<|endoftext|>", NAME_MARK},
     {"<|end_of_text|>", NAME_MARK},
     {"<end_of_turn>", NAME_MARK}, /* Gemma 2 and 3 */
-    {"<turn|>", NAME_MARK},       /* Gemma 4; the next one ends a tool call: */
+    {"<turn|>", NAME_MARK},       /* Gemma 4; <|tool_response> below ends its tool calls */
     {"<|tool_response>", NAME_MARK},
     {"<end_of_utterance>", NAME_MARK}, /* SmolVLM */
     {"_<EOT>", NAME_MARK},
@@ -106,7 +106,7 @@ static bool has_end_name(const struct search *s, int32_t id)
     return false;
 }
 
-/* Whether the token ends a generation. Some files name <|end|> in their keys where it does not. */
+/* True: the token ends a generation. Some files name <|end|> in their keys where it does not. */
 static bool is_end_token(const struct search *s, int32_t id, bool is_in_keys)
 {
     if (s->spares_end && is_named(s, id, "<|end|>"))

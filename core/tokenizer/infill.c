@@ -1,4 +1,5 @@
-/* core/tokenizer/infill.c - the tokens around a gap in a text, for models that fill gaps in (FIM).
+/* core/tokenizer/infill.c - finds the tokens around a gap in a text, for models that fill in the
+ * middle (FIM).
  *
  * A table has the keys and the names of each role. Keys come first and later keys win; one pass
  * over the vocabulary then fills the roles left by the names of special tokens.
@@ -11,7 +12,8 @@
 
 #define MAX_NAMES 7
 
-/* The roles; files name a token by keys, of which the later one wins, or only by its text. */
+/* The roles. A file names a role's token by one of two keys (the later wins), or only by the
+ * token's text. */
 static const struct role {
     size_t at; /* offset in struct infill_tokens */
     const char *keys[2];

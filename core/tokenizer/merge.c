@@ -11,10 +11,10 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
-#define MIN_SYMBOLS 256 /* longer than nearly all words */
+#define MIN_SYMBOLS 256 /* least room in symbols: nearly all words are shorter */
 #define FEW 24
 
-#define SPEND_OFTEN 1024 /* joins, of some 50 ns each */
+#define SPEND_OFTEN 1024 /* joins between two charges of the budget; a join takes some 50 ns */
 
 struct run {
     struct merge *m;
@@ -84,7 +84,8 @@ static uint64_t pop(struct merge *m)
     return top;
 }
 
-/* Look up symbol i and its right neighbour again: set the rank and the token of their join. */
+/* Look up the pair of symbol i and its right neighbour, and set the rank and the token of their
+ * join. */
 static uint32_t look_up_pair(const struct run *r, uint32_t i)
 {
     struct symbol *s = &r->m->symbols[i];

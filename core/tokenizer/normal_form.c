@@ -19,25 +19,26 @@
 #include <unictype.h>
 #include <uninorm.h>
 
-#define N_CHARACTERS 0x30000 /* no character from there on changes */
-#define MAX_RUN 4096         /* bytes after which a run ends at the next possible point, */
-#define LONGEST_RUN 65536    /* and where it ends in any case: memory and time have a limit */
-#define GROWTH 3             /* most growth: U+0390 becomes three times its bytes in NFD, */
-#define GROWTH_K 11          /* U+FDFA eleven times in NFKC and NFKD */
+#define N_CHARACTERS 0x30000 /* no character from here on changes */
+#define MAX_RUN 4096         /* bytes after which a run ends at the next possible point */
+#define LONGEST_RUN 65536    /* bytes after which a run ends in any case, to limit memory and
+                              * time */
+#define GROWTH 3             /* most growth: U+0390 takes three times its bytes in NFD */
+#define GROWTH_K 11          /* ... and U+FDFA eleven times in NFKC and NFKD */
 #define JAMO_VOWELS 0x1161   /* 21 of them; one is joined to the leading consonant before it */
 #define JAMO_TRAILS 0x11A8   /* 27 */
 
 enum kind {
     STILL = 0, /* the character is unchanged in the form, whatever is before it */
-    CHANGES,   /* it becomes other characters, of which none is joined to one before */
+    CHANGES,   /* it becomes other characters, none of which is joined to the character before */
     HANGS,     /* it may be joined to the character before it, or change places with it */
-    NEWER,     /* it stays, and nothing is joined to it */
+    NEWER,     /* newer than Unicode 9.0: it stays, and nothing is joined to it */
 };
 
 struct normal_form {
     uninorm_t form;
-    bool joins, is_compatible; /* C and KC; KC and KD */
-    /* no character that begins with this byte changes or hangs; true for inner bytes too */
+    bool joins, is_compatible; /* joins: forms C and KC; is_compatible: KC and KD */
+    /* by first byte: no character that begins with it changes or hangs; true for inner bytes too */
     bool is_still[256];
     uint64_t changes[N_CHARACTERS / 64];
     uint64_t hangs[N_CHARACTERS / 64];
@@ -101,7 +102,7 @@ static uint32_t next_character(uint32_t c)
     return c == 0x20000 ? 0x2F800 : c;
 }
 
-/* Mark the last parts of the pairs that are joined. */
+/* Mark the second characters of pairs that the form joins. */
 static void add_joined(struct normal_form *f)
 {
     ucs4_t parts[UC_DECOMPOSITION_MAX_LENGTH];
@@ -118,7 +119,7 @@ static void add_joined(struct normal_form *f)
         set_bit(f->hangs, JAMO_TRAILS + i);
 }
 
-/* The first character of the decomposition. */
+/* Return the first character of the decomposition of c. */
 static uint32_t first_part(const struct normal_form *f, uint32_t c)
 {
     ucs4_t parts[UC_DECOMPOSITION_MAX_LENGTH];
@@ -130,7 +131,7 @@ static uint32_t first_part(const struct normal_form *f, uint32_t c)
     return c;
 }
 
-/* Whether the character, by itself, becomes another text in this form. */
+/* True: the character, by itself, becomes another text in this form. */
 static bool changes_alone(const struct normal_form *f, uint32_t c)
 {
     uint8_t from[4], room[64];
@@ -210,8 +211,8 @@ void normal_form_destroy(struct normal_form **form)
 
 /* ---- text */
 
-/* The kind of the character at `at`, and its bytes. A byte that is not UTF-8 counts as a newer
- * character: nothing is joined to it. */
+/* Return the kind of the character at `at` and its length in bytes. A byte that is not UTF-8 counts
+ * as a newer character: nothing is joined to it. */
 static enum kind kind_at(const struct normal_form *f, const char *text, size_t n, size_t at,
                          size_t *len)
 {
@@ -231,8 +232,8 @@ static enum kind kind_at(const struct normal_form *f, const char *text, size_t n
     return bit_is_set(f->changes, c) ? CHANGES : STILL;
 }
 
-/* The bytes of the character at s, if it has the shape of a character of two or three bytes and
- * does not change; else 0. Bytes of that shape that are not UTF-8 do not change either. */
+/* Return the length of the character at s if it has two or three bytes and does not change, else 0.
+ * Bytes of that shape that are not UTF-8 do not change either. */
 static size_t still_len(const struct normal_form *f, const uint8_t *s, size_t n)
 {
     uint32_t c;
@@ -277,8 +278,8 @@ size_t normal_form_check(const struct normal_form *form, const char *text, size_
     return n;
 }
 
-/* The begin of the run around the changing character at `at`: the character before it, which may be
- * joined to it, unless that is a newer one. */
+/* Return the begin of the run around the changing character at `at`: the character before it, which
+ * may be joined to it, unless that is a newer one. */
 static size_t run_begin(const struct normal_form *f, const char *text, size_t from, size_t at)
 {
     size_t begin, len;
@@ -289,8 +290,9 @@ static size_t run_begin(const struct normal_form *f, const char *text, size_t fr
     return kind_at(f, text, at, begin, &len) == STILL ? begin : at;
 }
 
-/* The end of the run: where two characters in a row do not change, a newer one, or the text's end.
- * A longer run ends before a character that cannot be joined to the one before. */
+/* Return the end of the run: where two characters in a row do not change, before a newer one, or
+ * the text's end. A run of more than MAX_RUN bytes ends before the next character that cannot be
+ * joined to the one before. */
 static size_t run_end(const struct normal_form *f, const char *text, size_t n, size_t begin,
                       size_t at)
 {

@@ -22,8 +22,8 @@
 #include <unictype.h>
 
 #define MAX_STEPS 16 /* most steps; the longest in use has 6 */
-#define MOST_GROWTH 16 /* most growth of a text, besides MOST_ADDED bytes: NFKC makes at most 11
-                        * bytes of 1 */
+#define MOST_GROWTH 16 /* most growth of a text, plus MOST_ADDED bytes: NFKC makes at most 11 bytes
+                        * of 1 */
 #define MOST_ADDED 65536
 
 struct piece {
@@ -33,7 +33,7 @@ struct piece {
 
 struct step {
     const struct step_kind *kind;
-    char *first, *second; /* texts of the step */
+    char *first, *second; /* the step's texts */
     size_t n_first, n_second;
     struct normal_form *form;      /* or NULL */
     struct split_pattern *pattern; /* or NULL */
@@ -41,8 +41,8 @@ struct step {
 
 struct step_kind {
     const char *name;
-    /* Append the changed text to `out`: returns 1; 0: the text stays unchanged. The budget is spent
-     * along the way, so that a client that disconnects stops the work. */
+    /* Append the changed text to `out` and return 1; or return 0: the text stays unchanged. The
+     * budget is spent along the way, so that a client that disconnects stops the work. */
     int (*run)(const struct step *step, struct piece text, struct budget *budget, struct buf *out);
     int form;       /* one of NORMAL_FORM_*, or -1 */
     size_t shrinks; /* see normalizer_shrinks() */
@@ -64,7 +64,7 @@ static int run_form(const struct step *step, struct piece p, struct budget *budg
     return rc < 0 ? rc : 1;
 }
 
-/* Lower-case each character for itself, without context, as `tokenizers` does. */
+/* Lower-case each character without regard to its context, as `tokenizers` does. */
 static int run_lowercase(const struct step *step, struct piece p, struct budget *budget,
                          struct buf *out)
 {
@@ -79,7 +79,7 @@ static int run_lowercase(const struct step *step, struct piece p, struct budget 
     return rc < 0 ? rc : 1;
 }
 
-/* Whether the character is a mark in Unicode 9.0; two Vedic signs have become letters since. */
+/* True: the character is a mark in Unicode 9.0; two Vedic signs have become letters since. */
 static bool is_combining_mark(uint32_t c)
 {
     return c == 0x1CF2 || c == 0x1CF3 ||
@@ -187,7 +187,7 @@ static int run_replace_regex(const struct step *step, struct piece p, struct bud
     return rc < 0 ? rc : 1;
 }
 
-/* A form makes at most 4 bytes one; lower case 3. */
+/* A form turns at most 4 bytes into one, lower case at most 3. */
 static const struct step_kind kinds[] = {
     {"nfc", run_form, NORMAL_FORM_C, 4, false},
     {"nfd", run_form, NORMAL_FORM_D, 4, false},
@@ -267,7 +267,7 @@ static int read_steps(struct normalizer *normalizer, const struct gguf *g, const
     return 0;
 }
 
-/* Take the family's steps where the file has none. */
+/* Take the family's steps if the file has none. */
 static int read_family(struct normalizer *normalizer, const struct vocab *v, const struct gguf *g,
                        char *err, size_t err_len)
 {
@@ -336,7 +336,7 @@ void normal_text_release(struct normal_text *t)
     *t = (struct normal_text){0};
 }
 
-/* The buffer that does not hold the text. */
+/* Return the buffer that does not hold the text. */
 static struct buf *other_buffer(struct normal_text *t, size_t max)
 {
     struct buf *b = t->buffers;

@@ -1,12 +1,13 @@
 /* core/tokenizer/normalizer.h - changes a text before it is cut and merged.
  *
- * A normalizer is a list of steps, like the "normalizer" of a tokenizer.json. The key
- * tokenizer.ggml.normalizer.steps, which is Quire's own, holds three strings for each: its name and
- * two texts, of which some steps use the first, "replace" and "replace_regex" both. A GGUF file
- * without that key has the normalizer that its tokenizer.ggml.pre implies (pretokenizer_rules.inc).
+ * A normalizer is a list of steps, like the "normalizer" of a tokenizer.json. Quire's own key
+ * tokenizer.ggml.normalizer.steps holds three strings for each step: its name and two texts. Some
+ * steps use the first text; "replace" and "replace_regex" use both. A GGUF file without that key
+ * has the normalizer that its tokenizer.ggml.pre implies (pretokenizer_rules.inc).
  *
- * Each piece of text between two special tokens is normalized by itself, before anything else. So
- * is the name of a special token that is looked for in normalized text (TOKEN_IN_NORMALIZED).
+ * Each piece of text between two special tokens is normalized by itself, before it is cut. The name
+ * of a special token that is looked for in normalized text (TOKEN_IN_NORMALIZED) is normalized,
+ * too.
  *
  * Thread: read-only once loaded.
  * Memory: a table of 73 KiB for each step that is a normalization form.
@@ -25,26 +26,25 @@ struct gguf;
 struct normalizer;
 struct vocab;
 
-struct normal_text { /* zero is ready for normalizer_run() */
-    const char *text; /* the caller's, or in one of the buffers */
+struct normal_text { /* all zero: ready for normalizer_run() */
+    const char *text; /* the caller's text, or the contents of one of the buffers */
     size_t n;
     struct buf *buffers; /* [2], or NULL */
 };
 void normal_text_release(struct normal_text *t);
 
-/* Load the normalizer; *out is NULL where texts stay unchanged. */
+/* Load the model's normalizer; *out is NULL if texts stay unchanged. */
 int normalizer_load(struct normalizer **out, const struct vocab *v, const struct gguf *g, char *err,
                     size_t err_len);
 void normalizer_destroy(struct normalizer **normalizer);
 
-/* Normalize text[0..n), into at most `max` bytes after each step, and some 16 times its own length:
- * ERR_LIMIT when it is longer, or when the budget (NULL: no limit) is used up, ERR_CANCELED,
- * ERR_NOMEM. */
+/* Normalize text[0..n). ERR_LIMIT: a step's result is longer than `max` bytes or some 16 times n,
+ * or the budget (NULL: no limit) is used up; ERR_CANCELED, ERR_NOMEM. */
 int normalizer_run(const struct normalizer *normalizer, const char *text, size_t n, size_t max,
                    struct budget *budget, struct normal_text *out);
 
-/* How many times longer than its normalized text a text may be; 0: unbounded, since parts of it may
- * be dropped. */
+/* Return how many times longer than its normalized form a text can be; 0: unbounded, since parts
+ * may be dropped. */
 size_t normalizer_shrinks(const struct normalizer *normalizer);
 
 #endif

@@ -2,9 +2,9 @@
  *
  * The cuts of a family work like a pipeline that is pulled: pretokenizer_next() asks the last cut
  * for the end of its piece, and a cut whose piece is used up gets a new one from the cut before. No
- * list of pieces is stored, so memory does not depend on the text. A cut remembers the match it
- * found behind a gap, and split_memo what failed, so each character is looked at a fixed number of
- * times.
+ * list of pieces is stored, so memory does not depend on the text. A cut remembers the match that
+ * it found after a gap, and split_memo where alternatives failed, so each character is looked at a
+ * fixed number of times.
  */
 #include "core/tokenizer/pretokenizer.h"
 
@@ -56,7 +56,7 @@ struct pretokenizer {
     size_t n_cuts;
 };
 
-/* The state of one cut: its piece ends at `end`; when next_end > end, the text behind it up to
+/* The state of one cut: its piece ends at `end`; if next_end > end, the text from `end` to
  * `next_end` is known to be a match. */
 struct cut_state {
     size_t limit; /* end of the piece that the cut divides */
@@ -179,7 +179,8 @@ static size_t match(struct pretokenizer_run *run, size_t i, size_t at)
     return thousands_match(&s->thousands, cut->thousands, run->text, s->limit, at);
 }
 
-/* The end of cut i's piece that begins at `at`: of a match, or of the gap before the next one. */
+/* Return the end of cut i's piece that begins at `at`: the end of a match, or of the gap before the
+ * next match. */
 static size_t piece_end(struct pretokenizer_run *run, size_t i, size_t at)
 {
     struct cut_state *s = &run->states[i];
@@ -202,7 +203,7 @@ static size_t piece_end(struct pretokenizer_run *run, size_t i, size_t at)
     return s->limit;
 }
 
-/* Give cut i another piece to divide; its knowledge of the last piece is dropped. */
+/* Give cut i a new piece to divide, and forget its results for the last one. */
 static void set_limit(struct pretokenizer_run *run, size_t i, size_t limit)
 {
     struct cut_state *s = &run->states[i];

@@ -24,7 +24,7 @@ struct byte_pairs {
 struct safe_splits {
     struct byte_pairs seen;   /* neighbouring bytes in a piece, where the second begins a
                                * character */
-    struct byte_pairs broken; /* those of `seen` in a piece that is not UTF-8 */
+    struct byte_pairs broken; /* pairs of `seen` that are in a piece that is not UTF-8 */
     uint64_t *characters;     /* a bit for the hash of two neighbouring characters, one of them not
                                * ASCII */
     uint32_t mask;            /* mask of the hash */
@@ -45,7 +45,7 @@ static bool begins_character(uint8_t byte)
     return (byte & 0xC0) != 0x80;
 }
 
-/* The bytes of a character, as one number. */
+/* Pack the bytes of a character into one number. */
 static uint32_t pack(const uint8_t *bytes, size_t n)
 {
     uint32_t c = bytes[0];
@@ -55,7 +55,7 @@ static uint32_t pack(const uint8_t *bytes, size_t n)
     return c;
 }
 
-/* The bit of a pair of packed characters. */
+/* Return the filter's bit for a pair of packed characters. */
 static uint32_t bit_of(const struct safe_splits *s, uint32_t x, uint32_t y)
 {
     const uint64_t key = (uint64_t)x << 32 | y;
@@ -65,7 +65,8 @@ static uint32_t bit_of(const struct safe_splits *s, uint32_t x, uint32_t y)
 
 /* ---- neighbours in the pieces */
 
-/* Add the piece's characters as far as it is UTF-8; false if it is not to its end. */
+/* Add the piece's characters up to the first byte that is not UTF-8; false: there is such a
+ * byte. */
 static bool add_characters(struct safe_splits *s, const uint8_t *piece, size_t n)
 {
     uint32_t x = 0;
@@ -147,8 +148,8 @@ void safe_splits_destroy(struct safe_splits **safe_splits)
 
 /* ---- cutting */
 
-/* The byte pair around `at` is in some piece: returns true if the pair of characters is in none.
- * Bytes that are not a character are never parted. */
+/* True: the pair of characters around `at` is in no piece, though its byte pair is in one. Bytes
+ * that are not a character are never separated. */
 static bool parts_characters(const struct safe_splits *s, const uint8_t *text, size_t n,
                              size_t from, size_t at)
 {

@@ -1,19 +1,21 @@
-/* core/tokenizer/safe_split.h - where a text may be cut before it is tokenized, without changing
- * its tokens.
+/* core/tokenizer/safe_split.h - finds places where a text may be cut before it is tokenized,
+ * without changing its tokens.
  *
- * A safe split is between two characters that are adjacent in no piece of the vocabulary. The
+ * A safe split lies between two characters that are adjacent in no piece of the vocabulary. The
  * tokens of the two sides, each tokenized alone, are those of the whole text:
- * - Merges (SentencePiece, BPE). Every join gives the bytes of a piece. One across a safe split
- *   would hold both characters, and no piece does: so none crosses it. The next join is the best by
- *   score or rank, and of equals the leftmost. Joins on one side neither make nor take away pairs
- *   on the other, so those of each side come in the same order, with the other or without.
- * - The best way (unigram). Every way has the end of a piece at the safe split, since none lies
- *   across: the best one is the best up to it and the best from it on. The sum up to it is part of
- *   all sums behind it. Where sums are exact, that changes no comparison, ties included; where they
- *   are rounded, it may, and there are no safe splits (unigram.c). That unknown characters in a row
- *   are one token is seen to by the encoder, which remembers the last one across a safe split.
- * Merges begin with characters, the best way steps over them, and a byte that is no UTF-8 is one by
- * itself: both ways of cutting give the same ones, since no safe split is before a byte that
+ * - Merges (SentencePiece, BPE). Every join gives the bytes of a piece. A join across a safe split
+ *   would hold both characters, and no piece does, so no join crosses it. The next join is the best
+ *   by score or rank, and of equal ones the leftmost. Joins on one side neither make nor remove
+ *   pairs on the other, so each side has the same joins in the same order, with the other side or
+ *   without.
+ * - The best way (unigram). Every way has the end of a piece at the safe split, since no piece lies
+ *   across: the best way is the best one up to the split and the best one from it. The sum up to
+ *   the split is part of all later sums. If sums are exact, that changes no comparison, ties
+ *   included; if they are rounded it may, and then there are no safe splits (unigram.c). Unknown
+ *   characters in a row are one token: the encoder remembers across a safe split that the last one
+ *   was unknown.
+ * Merges begin with characters, the best way steps over them, and a byte that is not UTF-8 counts
+ * as one: a text and its parts have the same characters, since no safe split is before a byte that
  * continues a character (10xxxxxx).
  *
  * For ASCII two bytes decide. Pairs with other characters are looked up by a hash: pairs with equal
@@ -31,12 +33,13 @@
 struct safe_splits;
 struct vocab;
 
-/* ERR_NOMEM. The vocabulary is fully loaded; it is not needed afterwards. */
+/* Create the safe splits of a fully loaded vocabulary, which is not needed afterwards.
+ * ERR_NOMEM. */
 int safe_splits_create(struct safe_splits **out, const struct vocab *v);
 void safe_splits_destroy(struct safe_splits **safe_splits);
 
-/* The first safe split behind `from`, which is 0 or a safe split, or n if there is none; NULL for
- * `s`: there are none. */
+/* Return the first safe split after `from`, which is 0 or a safe split, or n if there is none. s
+ * NULL: returns n. */
 size_t safe_splits_next(const struct safe_splits *s, const char *text, size_t n, size_t from);
 
 #endif

@@ -1,5 +1,4 @@
-/* core/tokenizer/special_roles.c - which tokens begin and end texts, and the flags that go with
- * them.
+/* core/tokenizer/special_roles.c - finds the tokens that begin and end texts, and their flags.
  *
  * Three layers, each overriding the one before: defaults of the model kind, the ids that older
  * files leave out and SentencePiece and WordPiece fix, and the file's keys. An id outside the
@@ -55,8 +54,8 @@ static int read_role_flag(const struct gguf *g, const char *key, bool *flag, cha
 }
 
 /* Set the flags' defaults. BERT's texts are between [CLS] and [SEP], and its words begin with a
- * space that is not in the text. Of the unigram models only XLM-RoBERTa has a separator, which it
- * wants between two texts. */
+ * space that is not in the text. Of the unigram models only XLM-RoBERTa has a separator, between
+ * two texts. */
 static void set_flags(struct vocab *v)
 {
     v->add_bos =
@@ -70,8 +69,7 @@ static void set_flags(struct vocab *v)
     v->lower_case = true;
 }
 
-/* Whether the model is a Phi-3, whose special tokens take the spaces behind them; only its name
- * tells. */
+/* True: the model is a Phi-3, by its name: its special tokens take the spaces after them. */
 static bool is_phi3(const struct gguf *g)
 {
     struct gguf_str name;
@@ -99,7 +97,7 @@ static int read_normaliser(struct vocab *v, const struct gguf *g, char *err, siz
     return rc;
 }
 
-/* Whether a separator is put between two texts, besides the end of the first. Not where [SEP] ends
+/* True: a pair of texts has a separator after the first one's end token. False if [SEP] itself ends
  * both texts, as in BERT and ModernBERT. */
 static bool separates_pairs(const struct vocab *v, const struct gguf *g)
 {
@@ -196,7 +194,7 @@ static int read_roles(struct vocab *v, const struct gguf *g, char *err, size_t e
         {"tokenizer.ggml.cls_token_id", v->model == VOCAB_WPM ? &v->bos : NULL},
         {"tokenizer.ggml.bos_token_id", &v->bos},
         {"tokenizer.ggml.unknown_token_id", &v->unknown},
-        {"tokenizer.ggml.seperator_token_id", &v->separator}, /* the key is spelt so */
+        {"tokenizer.ggml.seperator_token_id", &v->separator}, /* the key is misspelt in files */
         {"tokenizer.ggml.separator_token_id", &v->separator},
         {"tokenizer.ggml.mask_token_id", &v->gap},
     };
@@ -233,7 +231,7 @@ int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t er
     rc = vocab_load_infill(v, g, err, err_len);
     if (rc != 0)
         return rc;
-    ends[3] = v->infill.pad; /* these are never part of the text that fills a gap */
+    ends[3] = v->infill.pad; /* infill tokens are never part of the text that fills a gap */
     ends[4] = v->infill.repository;
     ends[5] = v->infill.file;
     return vocab_load_ends(v, g, ends, N_ENDS, err, err_len);

@@ -60,7 +60,7 @@ static int32_t *enter(struct special *s, struct gguf_str name)
 }
 
 /* A token's name as texts contain it. SentencePiece looks for user-defined tokens after it has
- * turned spaces into U+2581, so in these either may be written for the other. */
+ * turned spaces into U+2581, so their names may have either. */
 static struct gguf_str written(const struct vocab *v, int32_t id, struct gguf_str name, char *room)
 {
     if (v->type[id] != TOKEN_USER_DEFINED || !v->raw || v->model == VOCAB_WPM)
@@ -94,8 +94,8 @@ static int enter_one(struct special *s, const struct gguf *g, const struct gguf_
     return 0;
 }
 
-/* A token's name as it is in the searched text; `room` has SPECIAL_MAX_NAME bytes, and the caller
- * releases `normal`. */
+/* Return a token's name as it is in the searched text; `room` has SPECIAL_MAX_NAME bytes, and the
+ * caller releases `normal`. */
 static int listed_name(const struct vocab *v, const struct special_names *names, int32_t id,
                        struct gguf_str *name, char *room, struct normal_text *normal)
 {
@@ -132,7 +132,7 @@ static int enter_all(struct special *s, const struct special_names *names, const
     return rc;
 }
 
-/* Count the bytes of all names: the most nodes of the trie besides its root. */
+/* Count the bytes of all names: the trie has at most so many nodes besides its root. */
 static int count_bytes(const struct vocab *v, const struct special_names *names,
                        const struct gguf *g, const struct gguf_kv *tokens, size_t *total, char *err,
                        size_t err_len)
@@ -208,7 +208,7 @@ struct search {
     const struct spans *own;
 };
 
-/* Whether the token named by text[from..to) may match there. */
+/* True: the token named by text[from..to) may match there. */
 static bool counts(const struct search *s, int32_t id, size_t from, size_t to)
 {
     const bool is_users = s->special->vocab->type[id] == TOKEN_USER_DEFINED;
@@ -218,7 +218,8 @@ static bool counts(const struct search *s, int32_t id, size_t from, size_t to)
     return s->own == NULL || spans_cover(s->own, from, to);
 }
 
-/* The length of the longest name at `at` that may match, and its token in *id; 0: there is none. */
+/* Return the length of the longest name at `at` that may match and set *id to its token; 0: there
+ * is none. */
 static size_t longest_name(const struct search *search, size_t at, int32_t *id)
 {
     const struct special *s = search->special;
@@ -239,8 +240,7 @@ static size_t longest_name(const struct search *search, size_t at, int32_t *id)
     return best;
 }
 
-/* Whether the model takes the spaces behind this token as part of it, as Phi-3 does for all but the
- * first of its special tokens. */
+/* True: the token takes the spaces after it, as all of Phi-3's special tokens but the first do. */
 static bool takes_right(const struct special *s, const char *name, size_t n, int32_t id)
 {
     const struct vocab *v = s->vocab;
@@ -249,7 +249,7 @@ static bool takes_right(const struct special *s, const char *name, size_t n, int
            (n != 13 || memcmp(name, "<|endoftext|>", 13) != 0);
 }
 
-/* The token's enum token_side bits: from the file, else those of its family. */
+/* Return the token's enum token_side bits: the file's, else those of its family. */
 static unsigned sides_of(const struct special *s, const struct special_match *m, const char *text)
 {
     if (s->vocab->sides != NULL)
@@ -258,7 +258,8 @@ static unsigned sides_of(const struct special *s, const struct special_match *m,
            (m->id == s->vocab->gap ? TOKEN_TAKES_LEFT : 0);
 }
 
-/* Whether the character is a space: of Unicode for a file's own sides, of ASCII for a family's. */
+/* True: the character is a space. Any of Unicode's if the file has token sides, else only
+ * ASCII's. */
 static bool is_space(const struct special *s, uint32_t c)
 {
     return s->vocab->sides != NULL ? unicode_is_white(c) : c == ' ' || (c >= '\t' && c <= '\r');
@@ -291,7 +292,7 @@ static void take_left(const struct special *s, const char *text, size_t from,
     }
 }
 
-/* Whether no word continues before or behind the match. */
+/* True: no word continues before or after the match. */
 static bool is_alone(const char *text, size_t n, const struct special_match *m)
 {
     const size_t end = m->at + m->len;

@@ -1,4 +1,4 @@
-/* core/tokenizer/split_compile.c - from a pattern's notation to steps and sets; see
+/* core/tokenizer/split_compile.c - compiles a pattern's notation into steps and sets; see
  * split_pattern.h.
  *
  * A recursive-descent reader over the notation; an error is stored once in the reader and every
@@ -18,9 +18,9 @@
 
 struct reader {
     struct split_pattern *p;
-    const char *s; /* the rest of the pattern */
+    const char *s; /* the part of the pattern that is not read yet */
     int rc;
-    struct split_step spare; /* written instead of a step that has no room */
+    struct split_step spare; /* takes the step for which there is no room */
 };
 
 static void refuse_pattern(struct reader *r, int rc)
@@ -61,7 +61,7 @@ static void add_spaces(struct reader *r, struct split_set *set)
     add_class_range(r, set, '\t', '\r');
 }
 
-/* Read \p{...}, behind the p. */
+/* Read the rest of \p{...}, after the p. */
 static void add_class_property(struct reader *r, struct split_set *set)
 {
     char name[3] = {0};
@@ -162,7 +162,7 @@ static bool same_ranges(const struct split_pattern *p, const struct split_set *a
            memcmp(&p->ranges[a->first], &p->ranges[b->first], a->n * sizeof(p->ranges[0])) == 0;
 }
 
-/* The bit of a set; equal sets share one. */
+/* Return the bit of a set; equal sets share one. */
 static uint32_t bit_of(struct reader *r, const struct split_set *set)
 {
     struct split_pattern *p = r->p;
@@ -199,7 +199,7 @@ static uint32_t read_set(struct reader *r)
     if (take_pattern_text(r, "["))
         read_members(r, &set);
     else if (!take_class(r, &set)) {
-        if (strchr("()[]{}?*+^.", r->s[0]) != NULL) /* it has another meaning in Perl */
+        if (strchr("()[]{}?*+^.", r->s[0]) != NULL) /* the character has another meaning in Perl */
             refuse_pattern(r, ERR_FORMAT);
         set_single(r, &set);
     }
@@ -262,7 +262,7 @@ static void read_ending(struct reader *r)
     r->s += n;
 }
 
-/* Read (?i:...), behind the colon. */
+/* Read the rest of (?i:...), after the colon. */
 static void read_endings(struct reader *r)
 {
     struct split_step *step = add_split_step(r, SPLIT_ENDINGS);
@@ -306,7 +306,7 @@ static void read_choice(struct reader *r)
 
 /* ---- tables */
 
-/* Whether the set differs between two characters of the same category, beyond ASCII. */
+/* True: the set differs between two characters of the same category, beyond ASCII. */
 static bool is_asked(const struct split_pattern *p, const struct split_set *set)
 {
     for (uint32_t i = set->first; i < set->first + set->n; i++)

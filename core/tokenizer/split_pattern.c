@@ -1,7 +1,7 @@
 /* core/tokenizer/split_pattern.c - matching of split patterns; see split_pattern.h.
  *
  * A small backtracking matcher: alternatives are tried in order, and a set step takes the longest
- * run and gives characters back until the steps behind it match. A character's sets are one word of
+ * run and gives characters back until the following steps match. A character's sets are one word of
  * bits, so a test is a table look-up and an AND. dead[] stores for each alternative how far it is
  * known to fail, which makes cutting a whole text linear.
  */
@@ -30,7 +30,7 @@ static const struct {
 #include "core/tokenizer/newer_categories.inc"
 };
 
-/* The category of a character that libunistring does not know. */
+/* Return the category of a character that libunistring does not know. */
 static uint32_t newer_category(uint32_t character)
 {
     size_t low = 0, high = sizeof(newer) / sizeof(newer[0]);
@@ -110,7 +110,7 @@ static bool is_of(const struct scan *c, size_t at, uint32_t set, size_t *len)
 
 /* ---- steps */
 
-/* The end of the run of characters in the step's set, and their number. */
+/* Return the end of the run of characters in the step's set; *count gets their number. */
 static size_t run_end(const struct scan *c, const struct split_step *step, size_t from,
                       uint32_t *count)
 {
@@ -160,13 +160,13 @@ static size_t match_endings(const struct scan *c, const struct split_step *step,
     return step->min == 0 ? match_from(c, step + 1, at) : SPLIT_NONE;
 }
 
-/* Take as many characters as there are, then fewer, until the steps behind match. */
+/* Take as many characters as possible, then fewer, until the following steps match. */
 static size_t match_set(const struct scan *c, const struct split_step *step, size_t at)
 {
     uint32_t count;
     size_t end = run_end(c, step, at, &count);
 
-    if (step[1].kind == SPLIT_END) /* no step behind could need fewer */
+    if (step[1].kind == SPLIT_END) /* no step follows that could need fewer */
         return count >= step->min ? end : SPLIT_NONE;
     for (; count >= step->min; count--) {
         const size_t fits = match_from(c, step + 1, end);
@@ -201,7 +201,7 @@ static size_t match_from(const struct scan *c, const struct split_step *step, si
 }
 
 /* Remember where an alternative fails. If it begins with a run without limit and does not match
- * here, it cannot match further on in the run: the steps behind the run would have fewer places to
+ * here, it cannot match further on in the run: the steps after the run would have fewer places to
  * match. */
 static void remember_failure(const struct scan *c, uint32_t choice, size_t from)
 {

@@ -1,8 +1,8 @@
 /* core/tokenizer/split_pattern_impl.h - a compiled split pattern, for its compiler and its matcher.
  *
- * Every set of characters has a number, and a character's sets are a word of bits: looked up for
- * ASCII, and by general category for the others. A set that says more of the others than their
- * category (ranges, scripts) is asked each time.
+ * Every set of characters has a number, and the sets that contain a character are a word of bits:
+ * looked up by character for ASCII, and by general category for all others. A set that differs
+ * within a category (ranges, scripts) is evaluated each time.
  *
  * Thread: read-only once compiled.
  * Memory: part of the pattern.
@@ -27,7 +27,7 @@
 enum split_step_kind {
     SPLIT_END = 0,   /* end of the alternative: it matches */
     SPLIT_SET,       /* min to max characters of the set */
-    SPLIT_ENDINGS,   /* one of the endings; may be missing if min is 0 */
+    SPLIT_ENDINGS,   /* one of the endings; optional if min is 0 */
     SPLIT_NO_LETTER, /* (?!\S): the end, or a space */
     SPLIT_AT_END,    /* $ */
 };
@@ -44,14 +44,14 @@ struct split_range {
 };
 
 struct split_set {
-    uint32_t categories; /* bit i: the category of that number */
+    uint32_t categories; /* bit i: the set contains category i */
     uint32_t first, n;   /* ranges of the set */
     bool negated;
     bool with_han, without_han;
 };
 
 struct split_ending {
-    char text[4]; /* in lower case */
+    char text[4]; /* the ending, in lower case */
     uint32_t len;
 };
 
@@ -73,7 +73,7 @@ struct split_pattern {
     uint32_t n_steps, n_choices, n_sets, n_ranges, n_endings;
 };
 
-/* The number of a character's category, below SPLIT_N_CATEGORIES. */
+/* Return the number of a character's category, below SPLIT_N_CATEGORIES. */
 uint32_t split_category(uint32_t character);
 bool split_set_has(const struct split_pattern *p, const struct split_set *set, uint32_t character);
 

@@ -1,4 +1,4 @@
-/* core/tokenizer/spm.c - SentencePiece: join characters into the pieces of the best score.
+/* core/tokenizer/spm.c - SentencePiece: joins characters into the pieces of the best score.
  *
  * The merge loop (merge.h) starts with characters, and a join is allowed if the joined bytes are a
  * piece; its rank is the piece's score, reversed. The text is copied once with the added space and
@@ -13,8 +13,8 @@
 
 #include <string.h>
 
-/* The rank of a score: the float's bits, changed so that they compare like the number, then
- * inverted so that the highest score is the lowest rank. Only a NaN gives RANK_NONE. */
+/* Return the rank of a score: the float's bits, changed so that they compare like the number, then
+ * inverted so that the highest score has the lowest rank. Only a NaN gives RANK_NONE. */
 static uint32_t rank_of_score(float score)
 {
     uint32_t bits;

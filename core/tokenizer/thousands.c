@@ -25,7 +25,7 @@ static uint32_t digits_of(enum thousands_kind kind)
     return kind == THOUSANDS_ALL ? UC_CATEGORY_MASK_N : UC_CATEGORY_MASK_Nd;
 }
 
-/* Whether there is a digit at `at`; the digits of a new run are counted. */
+/* True: a digit is at `at`. Counts the digits when a new run begins there. */
 static bool enter_run(struct thousands *t, enum thousands_kind kind, const char *text, size_t n,
                       size_t at)
 {
@@ -55,7 +55,8 @@ static size_t skip(struct thousands *t, const char *text, size_t n, size_t at, s
     return at;
 }
 
-/* The next place behind `from` that a multiple of three digits follows; else the end. */
+/* Return the next place after `from` that a multiple of three digits follows, else the text's
+ * end. */
 static size_t next_place(struct thousands *t, const char *text, size_t n, size_t from)
 {
     bool inside = enter_run(t, THOUSANDS_BETWEEN, text, n, from);

@@ -1,4 +1,4 @@
-/* core/tokenizer/thousands.h - numbers cut into groups of three digits, counted from the right.
+/* core/tokenizer/thousands.h - cuts numbers into groups of three digits, counted from the right.
  *
  * As a pattern this is \d{1,3}(?=(\d{3})*\b) or the like, and matching it looks at the rest of the
  * number for each group; counting the digits of a number once does the same in linear time.
@@ -15,17 +15,17 @@
 enum thousands_kind {
     THOUSANDS_ALL = 1, /* any run of \p{N} */
     THOUSANDS_ALONE,   /* runs of \d that no letter follows */
-    THOUSANDS_BETWEEN, /* no matches: the text is cut wherever 3, 6, ... digits follow */
+    THOUSANDS_BETWEEN, /* does not match digits: cuts the text wherever 3, 6, ... digits follow */
 };
 
-struct thousands {      /* to be zeroed, except `steps`, when the text, or its end, changes */
+struct thousands {      /* the caller zeroes all but `steps` when the text, or its end, changes */
     size_t first, last; /* the counted run of digits, [first, last) */
-    size_t left;        /* digits of it that are not cut yet */
+    size_t left;        /* digits of the run that are not cut yet */
     uint64_t steps;     /* characters looked at */
 };
 
-/* Like split_pattern_match(): the end of the group that begins at `from`, or SPLIT_NONE. Calls go
- * from left to right, each from the end of a group. */
+/* Return the end of the group that begins at `from`, or SPLIT_NONE, like split_pattern_match().
+ * Calls go from left to right, each from the end of a group. */
 size_t thousands_match(struct thousands *t, enum thousands_kind kind, const char *text, size_t n,
                        size_t from);
 

@@ -8,10 +8,11 @@
 
 #include <stdint.h>
 
-#define TOKEN_NONE (-1) /* in place of an id */
+#define TOKEN_NONE (-1) /* stands for "no token" */
 
-/* The tokens around a gap in a text, or TOKEN_NONE. A prompt is prefix, text before the gap,
- * suffix, text after it, middle; before these, `repository` and `file` may each precede a name. */
+/* Ids of the tokens around a gap (fill in the middle), or TOKEN_NONE. A prompt is prefix, text
+ * before the gap, suffix, text after it, middle; before these, `repository` and `file` may each
+ * precede a name. */
 struct infill_tokens {
     int32_t prefix, suffix, middle, pad, repository, file;
 };

@@ -150,9 +150,9 @@ static int push_all(struct encoder *e, const int32_t *ids, size_t n)
     return rc;
 }
 
-/* Cache the word with its ids, those from `before` on, if they fit. A unigram word with an unknown
- * character is not cached: unknown characters in a row are one token, so its ids depend on the word
- * before. */
+/* Cache the word with its ids (those from index `before` on), if they fit. A unigram word with an
+ * unknown character is not cached: unknown characters in a row are one token, so its ids depend on
+ * the word before. */
 static void keep_word(const struct encoder *e, struct cached_word *slot, const char *word,
                       size_t n, size_t before)
 {
@@ -225,8 +225,9 @@ static int encode_text(struct encoder *e, const char *text, size_t n, bool behin
     return ERR_INTERNAL;
 }
 
-/* The most bytes of text that can fit: no token covers more bytes than the longest piece or name,
- * in which U+2581 (3 bytes) may stand for each space. SIZE_MAX: bytes may be dropped. */
+/* Return the most bytes of text that can become e->max ids: no token covers more bytes than the
+ * longest piece or name, in which U+2581 (3 bytes) may stand for each space. SIZE_MAX: no limit,
+ * because bytes may be dropped. */
 static size_t most_bytes(const struct encoder *e)
 {
     const struct vocab *v = &e->t->vocab;
@@ -245,7 +246,7 @@ static size_t most_bytes(const struct encoder *e)
     return room < SIZE_MAX / (3 * most) ? (room + 1) * (3 * most) : SIZE_MAX;
 }
 
-/* The most bytes before normalizing. */
+/* Return the same for a text before it is normalized. */
 static size_t most_bytes_before(const struct encoder *e)
 {
     const size_t times = e->t->normalizer != NULL ? normalizer_shrinks(e->t->normalizer) : 1;
@@ -277,7 +278,7 @@ static int encode_plain(struct encoder *e, const char *text, size_t n, bool behi
 }
 
 /* Cut the text at special tokens and encode the pieces between them. SentencePiece adds a space
- * before a piece behind a special token, and before the first piece if `behind_special`. */
+ * before a piece that follows a special token, and before the first piece if `behind_special`. */
 static int encode_between(struct encoder *e, const struct special *special, const char *text,
                           size_t n, enum special_scope scope, bool behind_special)
 {
@@ -294,7 +295,8 @@ static int encode_between(struct encoder *e, const struct special *special, cons
         if (end > at)
             rc = is_normal ? encode_text(e, text + at, end - at, spaced)
                            : encode_plain(e, text + at, end - at, spaced);
-        behind_special = found && !is_normal; /* the space was added before these were looked for */
+        behind_special = found && !is_normal; /* the space was added before tokens of normalized
+                                               * text were looked for */
         if (rc == 0 && found)
             rc = encoder_push(e, match.id);
         at = found ? match.at + match.len : n;
@@ -320,7 +322,7 @@ static int encode_with_special(struct encoder *e, const char *text, size_t n, un
     return rc == 0 ? budget_error(e->budget) : rc; /* some functions stop early and return 0 */
 }
 
-/* Encode, for all callers; *steps as in encoder_run(). */
+/* Encode a text for all public functions; *steps as in encoder_run(). */
 static int run_encoder(struct encoder *e, const char *text, size_t n, unsigned flags,
                        uint64_t *steps)
 {

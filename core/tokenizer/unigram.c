@@ -1,9 +1,10 @@
-/* core/tokenizer/unigram.c - SentencePiece's unigram model: the pieces whose scores add up to most.
+/* core/tokenizer/unigram.c - SentencePiece's unigram model: finds the pieces with the largest sum
+ * of scores.
  *
- * The best way to each place in the text is the best of the ways to where a piece begins that ends
- * there (Viterbi). Pieces longer than MAX_PIECE take no part, so the work is linear. A text whose
- * normal form is longer than any that fits would be, or than MAX_NORMAL, is refused as too long
- * before the way is looked for.
+ * The best way to a place in the text is the best way to the begin of a piece that ends there, plus
+ * that piece (Viterbi). Pieces longer than MAX_PIECE take no part, so the work is linear. A text
+ * whose normal form is longer than MAX_NORMAL, or cannot fit into the ids allowed, is refused as
+ * too long before the search.
  */
 #include "core/tokenizer/tokenizer_impl.h"
 
@@ -21,9 +22,9 @@
 
 #define UNKNOWN_PENALTY 10.0 /* an unknown character scores this much below the worst piece */
 #define REPLACEMENT "\xEF\xBF\xBD"
-#define MIN_NODES 256         /* least nodes: longer than nearly all parts */
-#define MAX_PIECE 256         /* bytes; the longest in use have 64 */
-/* most bytes of a normal form; a node for each takes 16 times that where there is no safe split */
+#define MIN_NODES 256         /* least room in nodes: nearly all parts are shorter */
+#define MAX_PIECE 256         /* in bytes; the longest in use have 64 */
+/* most bytes of a normal form; without safe splits its nodes take 16 times that */
 #define MAX_NORMAL (8u << 20)
 
 /* MAX_NORMAL scores of at most BIGGEST, in units of 2^-25, add up to at most 2^53 units: no sum of
@@ -43,7 +44,7 @@ struct ugm {
 
 struct ugm_node { /* the best way to a place */
     double score;
-    uint32_t from; /* begin of the way's last piece */
+    uint32_t from; /* offset where the way's last piece begins */
     int32_t id;    /* or TOKEN_NONE: an unknown character */
 };
 
@@ -161,7 +162,7 @@ static void add_normal(const struct vocab *v, struct buf *out, const char *bytes
     }
 }
 
-/* Normalise the text: U+2581 becomes a space, and so does the prefix. */
+/* Normalise the text: U+2581 becomes a space, and a prefix space is added. */
 static int normalise(struct encoder *e, const char *text, size_t n, struct buf *out)
 {
     const struct vocab *v = &e->t->vocab;
@@ -189,7 +190,7 @@ static int normalise(struct encoder *e, const char *text, size_t n, struct buf *
 
 /* ---- the best way */
 
-/* The first of sorted[low..high), pieces with equal beginnings, whose byte `k` is `byte` or
+/* Return the first of sorted[low..high), pieces with equal beginnings, whose byte `k` is `byte` or
  * more. */
 static uint32_t first_from(const struct vocab *v, const int32_t *sorted, uint32_t low,
                            uint32_t high, size_t k, unsigned byte)
@@ -207,7 +208,8 @@ static uint32_t first_from(const struct vocab *v, const int32_t *sorted, uint32_
     return low;
 }
 
-/* The character's bytes: one, where a table of replacements has left bytes that are not UTF-8. */
+/* Return the bytes of the first character; 1 if it is not UTF-8 (a table of replacements may leave
+ * such bytes). */
 static size_t character_len(const char *text, size_t n)
 {
     const size_t len = utf8_len((const uint8_t *)text, n);
@@ -289,7 +291,7 @@ static int push_way(struct encoder *e, struct ugm_node *nodes, const char *text,
     return rc;
 }
 
-/* Take room for the ways through n bytes; the old contents are lost. */
+/* Make room for the nodes of n bytes; the old contents are lost. */
 static int reserve_nodes(struct encoder *e, size_t n)
 {
     const size_t room = n > MIN_NODES ? n : MIN_NODES;
@@ -316,7 +318,8 @@ static int encode_part(struct encoder *e, const char *text, size_t n)
     return push_way(e, nodes, text, n);
 }
 
-/* The most bytes that fit: a token covers at most MAX_PIECE bytes, except unknown ones in a row. */
+/* Return the most bytes that can become e->max ids: a token covers at most MAX_PIECE bytes, except
+ * the unknown token. */
 static size_t most_normal(const struct encoder *e)
 {
     const size_t room = e->max > e->out->n ? e->max - e->out->n : 0;

@@ -3,7 +3,7 @@
  * All pieces are one block of bytes with an array of offsets, and a hash table from bytes to id of
  * twice the size or more; no piece has an allocation of its own, since vocabularies have some
  * 250,000. Pieces are decoded as they are read, so encoders compare raw bytes. Every count, type
- * and text of the file is checked here, because everything behind indexes by it.
+ * and text of the file is checked here, because all later code indexes by it.
  */
 #include "core/tokenizer/vocab.h"
 
@@ -50,8 +50,8 @@ int text_fail(const struct gguf *g, int code, char *err, size_t err_len, const c
     return code;
 }
 
-/* The byte of a GPT-2 letter, or -1. GPT-2 writes a byte as the Latin-1 character of that number
- * where this is visible, and the other bytes, in order, as the characters from U+0100 on. */
+/* Return the byte of a GPT-2 letter, or -1. GPT-2 writes a byte as the Latin-1 character of that
+ * number where this is visible, and the other bytes, in order, as the characters from U+0100 on. */
 static int byte_of_letter(uint32_t c)
 {
     if ((c >= 33 && c <= 126) || (c >= 161 && c <= 172) || (c >= 174 && c <= 255))
@@ -137,7 +137,7 @@ static bool same_name(const struct gguf_kv *tokens, int32_t a, int32_t b)
 }
 
 /* Insert a piece. Two pieces with the same bytes may differ in the file ("\u2581" and " "): then
- * text becomes the normal one, else the first. */
+ * text is encoded as the normal one, else as the first. */
 static int insert(const struct load *l, int32_t id)
 {
     struct vocab *v = l->v;
@@ -258,7 +258,7 @@ static int add_letters(struct buf *out, struct gguf_str s, uint8_t *type)
     return 0;
 }
 
-/* Append the bytes of token `id`. The unknown token has none of its own: U+FFFD. */
+/* Append the bytes of token `id`. The unknown token has none: it gets U+FFFD. */
 static int add_vocab_piece(const struct load *l, int32_t id, struct buf *out)
 {
     struct vocab *v = l->v;
@@ -330,7 +330,7 @@ static int index_pieces(const struct load *l)
     return 0;
 }
 
-/* The values of tokenizer.ggml.model; `rules` where tokenizer.ggml.pre does not name them. */
+/* The values of tokenizer.ggml.model; `rules` applies if the file has no tokenizer.ggml.pre. */
 static const struct {
     const char *name;
     enum vocab_model model;

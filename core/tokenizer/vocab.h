@@ -1,8 +1,8 @@
 /* core/tokenizer/vocab.h - the tokens of a model: their bytes, kinds, scores and special roles.
  *
- * Private to core/tokenizer. A piece is kept as the bytes that it stands for (U+2581 is a space,
- * byte-level letters are the bytes behind them), and text is looked up by those bytes. Only
- * normal and user-defined pieces can be looked up, so plain text never becomes a control token.
+ * Private to core/tokenizer. A piece is kept as the bytes that it stands for (a space for U+2581,
+ * raw bytes for byte-level letters), and text is looked up by these bytes. Only normal and
+ * user-defined pieces can be looked up, so plain text never becomes a control token.
  *
  * Thread: read-only once loaded.
  * Memory: owns copies of everything.
@@ -31,42 +31,43 @@ enum token_type { /* the numbers of tokenizer.ggml.token_type */
                   TOKEN_BYTE = 6,
 };
 
-/* How a special token treats the text around it: tokenizer.ggml.token_sides, Quire's own key, for
- * vocabularies of tokenizer.json. */
+/* How a special token treats the text around it. From tokenizer.ggml.token_sides, Quire's own key,
+ * for vocabularies of tokenizer.json. */
 enum token_side {
     TOKEN_TAKES_LEFT = 1 << 0,  /* takes the spaces before it (lstrip) */
-    TOKEN_TAKES_RIGHT = 1 << 1, /* takes the spaces behind it (rstrip) */
+    TOKEN_TAKES_RIGHT = 1 << 1, /* takes the spaces after it (rstrip) */
     TOKEN_ALONE = 1 << 2,       /* matches only where no word continues at its ends (single_word) */
     TOKEN_IN_NORMALIZED = 1 << 3, /* matches in normalized text (normalized); for user-defined
                                    * tokens */
 };
 
 struct chat_template {
-    char *name, *text; /* both end with a NUL */
+    char *name, *text; /* NUL-terminated */
 };
 
 struct vocab {
     enum vocab_model model;
     int rules;   /* BPE: rules that cut the text (pretokenizer.h) */
     bool raw;    /* pieces are UTF-8 with U+2581 for spaces; else byte letters */
-    bool rstrip; /* spaces behind a special token belong to it (phi-3) */
+    bool rstrip; /* spaces after a special token belong to it (phi-3) */
     int32_t n;
     char *bytes;     /* all pieces, one after the other */
     uint32_t *at;    /* [n + 1] offset of each piece */
     uint8_t *type;   /* [n] enum token_type */
-    uint8_t *sides;  /* [n] enum token_side bits of special tokens; NULL: the family's */
+    uint8_t *sides;  /* [n] enum token_side bits of special tokens; NULL: all as the family does */
     float *score;    /* [n], SPM and UGM only */
     uint32_t *slots; /* open addressing: id + 1, 0 = empty */
     uint32_t mask;
     uint32_t longest;          /* bytes of the longest piece that can be looked up */
     int32_t byte_id[256];      /* the token of a single byte, or TOKEN_NONE */
     int32_t bos, eos, unknown; /* or TOKEN_NONE; bos is [CLS] for BERT */
-    int32_t separator, gap;    /* or TOKEN_NONE; gap: [MASK], the place to guess */
+    int32_t separator, gap;    /* or TOKEN_NONE; gap: [MASK], the token to guess */
     bool add_bos, add_eos, add_separator, add_space_prefix;
-    /* SPM, from tokenizer.json's Metaspace (Quire's own keys): the space is added only where the
-     * text begins, not behind special tokens; and not before another space. */
+    /* SPM, from tokenizer.json's Metaspace (Quire's own keys): prefix_first: the space is added
+     * only where the text begins, not after special tokens; prefix_once: not before another
+     * space. */
     bool prefix_first, prefix_once;
-    bool separates_pairs; /* a further separator is put between two texts */
+    bool separates_pairs; /* a pair of texts has a separator after the first one's end token */
     bool merge_spaces;                /* UGM: runs of spaces become one, spaces at the ends are
                                        * dropped */
     bool lower_case, without_accents; /* WPM: normalization of a text */
@@ -78,11 +79,12 @@ struct vocab {
     char *rerank_template; /* or NULL */
 };
 
-/* Load; `pre`: the pretokenizer rules to use whatever the file says, or NULL or "". */
+/* Load the vocabulary. `pre`: the pretokenizer rules to use whatever the file says; NULL or "": the
+ * file's. */
 int vocab_load(struct vocab *v, const struct gguf *g, const char *pre, char *err, size_t err_len);
 void vocab_release(struct vocab *v);
 
-/* The id of the piece with exactly these bytes, or TOKEN_NONE. */
+/* Return the id of the piece with exactly these bytes, or TOKEN_NONE. */
 int32_t vocab_find(const struct vocab *v, const char *bytes, size_t n);
 
 static inline const char *vocab_piece(const struct vocab *v, int32_t id, size_t *n)
@@ -107,7 +109,7 @@ int vocab_load_infill(struct vocab *v, const struct gguf *g, char *err, size_t e
 int vocab_load_templates(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
 void vocab_release_templates(struct vocab *v);
 
-/* Whether the id of that key is a token's; if not, a log line says that it is not used. */
+/* True: the key's id is that of a token; if not, a log line says that it is not used. */
 bool vocab_has_id(const struct vocab *v, const struct gguf *g, const char *key, int64_t id);
 
 /* Read the token that a key names; *id is unchanged when the key is absent or names no token. */

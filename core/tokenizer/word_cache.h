@@ -27,11 +27,12 @@ struct cached_word {
 
 struct word_cache;
 
-/* Create a cache for a text of that many bytes; *out is NULL where it would not pay. ERR_NOMEM. */
+/* Create a cache for a text of text_bytes bytes; *out is NULL if the text is too short for one.
+ * ERR_NOMEM. */
 int word_cache_create(struct word_cache **out, size_t text_bytes);
 void word_cache_destroy(struct word_cache **c);
 
-/* The slot of a word, n in 1..WORD_CACHE_BYTES: it holds this word (*known), or is to be
+/* Return the slot of a word, n in 1..WORD_CACHE_BYTES: it holds this word (*known), or is to be
  * overwritten by it. Valid until the next call. */
 struct cached_word *word_cache_slot(struct word_cache *c, const char *word, size_t n, bool *known);
 

@@ -1,9 +1,9 @@
-/* core/tokenizer/wpm.c - WordPiece: cut words at spaces and punctuation, then take the longest
+/* core/tokenizer/wpm.c - WordPiece: cuts words at spaces and punctuation, then takes the longest
  * pieces.
  *
- * BERT's normalisation comes first: control characters are dropped, all spaces are alike, Han
- * characters are words of their own; an uncased model takes lower case without accents. A piece
- * that begins a word begins with a space in the vocabulary.
+ * BERT's normalisation comes first: control characters are dropped, every kind of space counts as
+ * one, Han characters are words of their own; for an uncased model letters become lower case
+ * without accents. A piece that begins a word begins with a space in the vocabulary.
  */
 #include "core/tokenizer/tokenizer_impl.h"
 
@@ -15,7 +15,7 @@
 #include <unictype.h>
 #include <uninorm.h>
 
-#define MAX_WORD 100 /* characters; BERT makes longer words unknown, so no word costs much */
+#define MAX_WORD 100 /* in characters; BERT makes longer words unknown, so no word costs much */
 #define MAX_DECOMPOSED UC_DECOMPOSITION_MAX_LENGTH
 #define REPLACEMENT 0xFFFD
 
@@ -83,7 +83,7 @@ static bool is_accent(uint32_t c)
     return is_char_of(c, UC_CATEGORY_MASK_P);
 }
 
-/* Whether the character is in the blocks that BERT's own tokenizer counts as ideographs. */
+/* True: the character is in the blocks that BERT's own tokenizer counts as ideographs. */
 static bool is_ideograph(uint32_t c)
 {
     return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
@@ -101,7 +101,7 @@ static void add_character(struct words *w, uint32_t c)
 {
     if (w->n_characters == 0)
         buf_add_char(&w->word, ' ');
-    if (w->n_characters < MAX_WORD) /* the word is unknown from there on */
+    if (w->n_characters < MAX_WORD) /* longer words are unknown */
         unicode_put(&w->word, c);
     w->n_characters++;
 }

@@ -38,7 +38,7 @@ static const uint8_t *value_block(const struct kern_attn *a, size_t t)
     return a->values + a->table[t / KERN_BLOCK] * a->block_stride;
 }
 
-/* A stored number as a float. */
+/* Returns a stored number as a float. */
 typedef float load_fn(const void *p);
 
 /* Finish the scaled score of token t: cap and ALiBi. */
@@ -95,8 +95,8 @@ static struct softmax_state segment_bf16(const struct kern_attn *a, const struct
 
 /* ---- stores of codes ---- */
 
-/* How a store codes values: the number that a code stands for, a value's scale, and how many
- * dimensions share one. */
+/* How a store codes values: functions for the number that a code stands for and for a value's
+ * scale, and how many dimensions share a scale. */
 struct coding {
     int32_t (*number)(const uint8_t *block, size_t slot, size_t d, size_t value_dim);
     size_t scale_group; /* 0: all dimensions of a value share one */
@@ -114,8 +114,7 @@ static int32_t number_q4(const uint8_t *block, size_t slot, size_t d, size_t val
 
 static const struct coding coding_q8 = {number_q8, 0}, coding_q4 = {number_q4, KERN_GROUP};
 
-/* The score of token t. It needs no factor: the query's numbers were scaled before they were
- * quantised. */
+/* Return the score of token t. It needs no factor: the query was scaled before it was quantised. */
 static float score_q8(const struct kern_attn *a, const struct kern_qrow *q, size_t t)
 {
     const uint8_t *group = key_block(a, t);
@@ -178,7 +177,7 @@ static void add_coded(const struct kern_attn *a, const struct coding *c, size_t 
     }
 }
 
-/* A segment of a store of codes. q: the query's quantised numbers. */
+/* Compute a segment of a store of codes. q: the quantised query. */
 static struct softmax_state coded_segment(const struct kern_attn *a, const struct coding *c,
                                           const struct query *q, size_t t0, size_t t1, float *e,
                                           float *o)
@@ -257,7 +256,7 @@ static void keep_part(const struct kern_attn *a, size_t query, size_t seg, struc
     part[1] = to.sum;
 }
 
-/* One past the last token that the query at `pos` sees. */
+/* Return one past the last token that the query at `pos` sees. */
 static size_t seen_to(const struct kern_attn *a, size_t pos)
 {
     if (a->n_seen == 0)
@@ -265,7 +264,7 @@ static size_t seen_to(const struct kern_attn *a, size_t pos)
     return a->ahead && pos + 1 + a->ahead < a->n_seen ? pos + 1 + a->ahead : a->n_seen;
 }
 
-/* Attention of one query. numbers: the query's numbers in the form that segment_of takes. */
+/* Compute attention of one query. numbers: the query in the form that segment_of takes. */
 static void attend(const struct kern_attn *a, segment_fn *segment_of, const float *numbers,
                    size_t row, size_t head)
 {
@@ -297,7 +296,7 @@ static void attend(const struct kern_attn *a, segment_fn *segment_of, const floa
         finish_softmax(s, out, a->sinks ? a->sinks + head : NULL, a->value_dim);
 }
 
-/* The numbers of one head of row i in a->q. */
+/* Return the query of one head of row i in a->q. */
 static const float *query_at(const struct kern_attn *a, size_t i, size_t head)
 {
     const size_t row = a->rows ? a->rows[i].row : i;

@@ -206,7 +206,8 @@ static float gelu(float x)
     return x / (1.0f + kern_exp_inline(KERN_GELU_MINUS_2_ROOT * fmaf(cube, KERN_GELU_C, x)));
 }
 
-/* 1 + erf(x / sqrt(2)): on the left side without a difference of numbers that are almost equal. */
+/* Return 1 + erf(x / sqrt(2)); for negative x without a difference of numbers that are almost
+ * equal. */
 static float one_and_erf(float x)
 {
     const float z = x * KERN_ROOT_HALF;

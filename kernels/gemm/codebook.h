@@ -1,5 +1,5 @@
-/* kernels/gemm/codebook.h - the numbers that codes stand for in types whose codes are not numbers
- * themselves.
+/* kernels/gemm/codebook.h - the values that codes stand for, in types whose codes are indices of a
+ * table or codebook.
  *
  * A codebook of the IQ formats is a list of patterns; a weight's index picks one, which gives eight
  * numbers (IQ2, IQ1) or four (IQ3) at once. Of a pattern, number i is
@@ -64,14 +64,14 @@ static const int8_t KERN_VALUES[KERN_N_WEIGHT][64] = {
     [KERN_IQ1_M] = {-7, 1, 9, 0, -9, -1, 7, 0},
 };
 
-/* Has every row a float that multiplies all its numbers? Its product with a group's scale is
- * rounded; the scales of other types multiply exactly. */
+/* True: every row has a float scale that multiplies all its values. Its product with a group's
+ * scale is rounded; the scales of other types multiply exactly. */
 static inline bool kern_has_row_scale(enum kern_weight w)
 {
     return w == KERN_IQ4_KS || w == KERN_IQ5_KS;
 }
 
-/* How much is added to the numbers of a half, or of a group, if its shift bit is set. */
+/* Return how much is added to the values of a half, or of a group, if its shift bit is set. */
 static inline int kern_values_shift(enum kern_weight w)
 {
     switch (w) {
@@ -91,7 +91,7 @@ static inline int kern_values_shift(enum kern_weight w)
     }
 }
 
-/* Eight signs of which seven are stored: the eighth makes the number of ones even. */
+/* Return eight sign bits of which seven are stored: the eighth makes the number of ones even. */
 static inline uint8_t kern_even_signs(unsigned seven)
 {
     return (uint8_t)(seven | (unsigned)__builtin_parity(seven) << 7);

@@ -23,7 +23,7 @@
         other(out, out_stride, x, x_stride, m, panels, n_panels, k, next);                         \
     }
 
-/* Activation rows of a product, and the chunk of their columns that is to be repacked. */
+/* Activation rows of a product, and the chunk of their columns to repack. */
 struct gemm_rows {
     const uint8_t *x;
     size_t stride; /* bytes */
@@ -33,7 +33,7 @@ struct gemm_rows {
     size_t cols;
 };
 
-/* Prefetch `bytes` at `at`, and at the same place in each of the P - 1 panels after it. */
+/* Prefetch `bytes` bytes at `at`, and at the same place in each of the P - 1 panels after it. */
 GEMM_INLINE void gemm_fetch(uintptr_t at, size_t panel_bytes, size_t bytes, const size_t P)
 {
     GEMM_UNROLL
@@ -43,8 +43,8 @@ GEMM_INLINE void gemm_fetch(uintptr_t at, size_t panel_bytes, size_t bytes, cons
         __builtin_prefetch((const void *)(at + i * panel_bytes + 64 * j), 0, 2);
 }
 
-/* Do the sums of codes not fit 16 bits? Their numbers reach beyond 16 (a group), or 32 (a half).
- * Without VNNI they are widened. */
+/* True: the sums of codes do not fit 16 bits, because values exceed 16 (one scale a group) or 32
+ * (one a half). Without VNNI such codes are widened. */
 GEMM_INLINE bool gemm_is_wide(const enum kern_weight w)
 {
     return w == KERN_Q8_0 || w == KERN_IQ4_NL || w == KERN_IQ4_XS || w == KERN_IQ3_XXS ||
@@ -52,7 +52,7 @@ GEMM_INLINE bool gemm_is_wide(const enum kern_weight w)
            (kern_values_shift(w) > 0 && w != KERN_IQ2_K);
 }
 
-/* Has either half of a group its own scale? */
+/* True: each half of a group has its own scale. */
 GEMM_INLINE bool gemm_has_halves(const enum kern_weight w)
 {
     return w == KERN_Q6_K || w == KERN_Q3_K || w == KERN_Q2_K || w == KERN_IQ2_S ||

@@ -17,29 +17,31 @@
 #include "kernels/gemm/gemm_common.h"
 
 #define CUT_X_BYTES (27 * 1024)  /* bytes of repacked activations: most of the first-level cache */
-#define CUT_MAX_COLS 1024        /* columns of a chunk, where several tiles pass over it */
+#define CUT_MAX_COLS 1024        /* columns of a chunk, if several tiles pass over it */
 #define CUT_W_BYTES (512 * 1024) /* bytes of a run of panels: half of the second-level cache of a
                                   * CPU with VNNI */
-#define CUT_AHEAD 4096           /* bytes: twice what memory delivers during one access */
+#define CUT_AHEAD 4096           /* bytes to prefetch ahead: twice what memory delivers during one
+                                  * access */
 
-/* The caller's ranges, prefetched at an even pace over all tiles of a product. */
+/* The ranges that the caller wants prefetched, at an even pace over all tiles of a product. */
 struct cut_wanted {
     const struct kern_range *range; /* the current range; n more after it */
     size_t n;
-    const uint8_t *p, *end; /* the next byte to prefetch in it, and its end */
+    const uint8_t *p, *end; /* the next byte to prefetch in the current range, and the range's
+                             * end */
     size_t due;             /* bytes that should have been prefetched */
     size_t pace;            /* bytes for each call of cut_fetch(); 0: nothing is left */
 };
 
-/* The prefetching that a tile does while it multiplies: cache lines of one panel's columns after
- * the other's. */
+/* What a tile prefetches while it multiplies: the cache lines of a chunk's columns, panel by
+ * panel. */
 struct cut_ahead {
     const uint8_t *p;
     const uint8_t *end; /* end of the panel's columns */
     size_t whole;       /* bytes of a panel's columns */
-    size_t skip;        /* bytes from their end to the next panel's columns */
+    size_t skip;        /* bytes from the end of a panel's columns to the next panel's */
     size_t due;         /* bytes that should have been prefetched */
-    size_t pace;        /* bytes for each cut_kind.group columns that are multiplied */
+    size_t pace;        /* bytes to prefetch for each cut_kind.group columns that are multiplied */
     struct cut_wanted *wanted;
 };
 
@@ -47,7 +49,7 @@ struct cut_ahead {
 struct cut_tile {
     float *out;
     size_t out_stride;
-    const uint8_t *x; /* the rows' activations as the kind's pack laid them */
+    const uint8_t *x; /* the rows' activations, repacked by the kind's pack() */
     const uint8_t *w; /* the first panel, at the chunk's first column */
     size_t panel_bytes;
     size_t n_panels;
@@ -61,9 +63,11 @@ struct cut_kind {
     size_t group;    /* columns between two calls of cut_fetch() */
     size_t max_tile; /* rows */
     size_t low_tile; /* tiles exist for 1 .. low_tile rows and for max_tile rows */
-    size_t (*room)(size_t m); /* columns of m rows that CUT_X_BYTES hold, a multiple of 256 */
+    size_t (*room)(size_t m); /* returns how many columns of m rows fit in CUT_X_BYTES, a multiple
+                               * of 256 */
     void (*pack)(uint8_t *dst, enum kern_weight w, const struct gemm_rows *rows);
-    void (*const *tile)(const struct cut_tile *t); /* [rows - 1] the tile's function, or NULL */
+    void (*const *tile)(const struct cut_tile *t); /* [rows - 1] the function of a tile of so many
+                                                    * rows, or NULL */
 };
 
 static inline void cut_wanted_range(struct cut_wanted *w)
@@ -159,8 +163,8 @@ static inline struct cut_ahead cut_ahead(const struct cut_kind *kind, const stru
     return a;
 }
 
-/* How m rows are cut into tiles: `tall` tiles of max_tile rows, where not every height exists, and
- * n tiles of about the same height. */
+/* Says how m rows are cut into tiles: `tall` tiles of max_tile rows, if not every height exists,
+ * and n tiles of about the same height. */
 struct cut_heights {
     size_t tall;
     size_t n;
@@ -186,7 +190,7 @@ struct cut_pass {
     struct cut_wanted *wanted; /* ranges that the caller wants prefetched */
 };
 
-/* The first row of tile i. */
+/* Return the first row of tile i. */
 static inline size_t cut_first_row(const struct cut_pass *pass, size_t i)
 {
     const struct cut_heights *h = &pass->heights;

@@ -32,7 +32,7 @@ struct tile {
     bool stream; /* the first tile to read these panels, which come from memory */
 };
 
-/* A tile's body, by number of rows - 1. */
+/* The function of a tile, looked up by number of rows - 1. */
 typedef void (*tile_fn)(const struct tile *t);
 
 /* Transpose four columns of two rows, or of four, to [column][row] with m rows. */
@@ -145,9 +145,9 @@ GEMM_INLINE void float_run(enum kern_weight weight, const struct tile *t, size_t
     }
 }
 
-/* Columns of a chunk. Every run of panels repacks all rows: with several tiles a chunk is short
- * enough for all panels to be one run, but not so short that storing the sums in `out` becomes
- * expensive. */
+/* Return the columns of a chunk. Every run of panels repacks all rows: with several tiles a chunk
+ * is short enough for all panels to be one run, but not so short that storing the sums in `out`
+ * becomes expensive. */
 static size_t chunk_cols(enum kern_weight w, size_t n_tile, size_t tallest, size_t n_panels,
                          size_t k)
 {

@@ -29,7 +29,7 @@
 #define BLOCK(type) ROWS
 #include "kernels/gemm/gemm_q_vnni_body.inc"
 
-#define LEAST_ROWS 8 /* rows of a product: with fewer AVX-512 is used */
+#define LEAST_ROWS 8 /* least rows of a product on AMX; with fewer, AVX-512 is used */
 #define WHOLE 32     /* columns of a group, and of a half */
 #define HALF 16
 
@@ -41,8 +41,8 @@ struct tile_config {
 };
 _Static_assert(sizeof(struct tile_config) == 64, "what ldtilecfg reads");
 
-/* The tiles, by number: integer sums [rows][16 lanes] of a group or its first half, of the second
- * half; activations [rows][columns] of these; weights [quads][16 lanes][4] of these. */
+/* The numbers of the tiles. Integer sums [rows][16 lanes], activations [rows][columns] and weights
+ * [quads][16 lanes][4], each for a group or its first half, and for the second half. */
 #define SUMS 0
 #define SUMS_2 1
 #define X 2
@@ -80,7 +80,8 @@ static void configure(const size_t columns, size_t rows)
     __asm__ volatile("ldtilecfg %0" : : "m"(c));
 }
 
-/* A group being computed: its integer sums (of either half), and what finishes them. */
+/* A group that is being computed: its integer sums (one set for each half), and what finishes
+ * them. */
 struct amx_group {
     alignas(64) int32_t sums[2][ROWS][KERN_LANES];
     alignas(64) uint8_t quads[8][64];
@@ -190,7 +191,7 @@ GEMM_INLINE void run_amx(const enum kern_weight type, const struct cut_tile *t, 
     configure(VNNI_TYPE[type].finish == VNNI_HALVES ? HALF : WHOLE, n);
     for (size_t p = 0; p < t->n_panels; p++)
         tile_panel(type, t, &ahead, t->w + p * t->panel_bytes, t->out + 16 * p, n);
-    __asm__ volatile("tilerelease"); /* otherwise every thread switch would save 8 KiB */
+    __asm__ volatile("tilerelease"); /* otherwise every context switch would save 8 KiB */
 }
 
 /* One body serves any number of rows; gemm_cut.h calls tiles by their number of rows, so each

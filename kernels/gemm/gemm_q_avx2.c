@@ -22,13 +22,14 @@
 #include "kernels/gemm/gemm_q_avx2_rows.inc"
 #include "kernels/gemm/gemm_q_avx2_dot.inc"
 
-#define READY_FROM 17        /* rows from which unpacking a panel pays off, ... */
+#define READY_FROM 17        /* least rows for which unpacking a panel pays off, ... */
 #define READY_FROM_DEAR 9    /* ... and the same for types that take long to unpack */
 #define READY_BYTES 18944    /* bytes of a ready panel: with a tile's rows, the first-level cache */
 #define BLOCK_ROWS 96        /* rows in X_BYTES: half of the second-level cache of common CPUs */
 #define X_BYTES (120 * 1024) /* 96 rows in the longest chunk: 32 groups of 40 bytes */
-#define PACKED_ROWS 4        /* rows of a tile that unpacks as it goes; MOST_ROWS of a ready one */
-#define PACKED_X (24 * 1024) /* bytes of repacked rows of such a tile */
+#define PACKED_ROWS 4        /* most rows of a tile that unpacks as it multiplies; a ready panel's
+                              * tile has MOST_ROWS */
+#define PACKED_X (24 * 1024) /* bytes of the repacked rows of a tile of PACKED_ROWS */
 
 _Static_assert((READY_FROM - 1) / PACKED_ROWS * PACKED_X <= X_BYTES, "a block of few rows fits");
 
@@ -39,7 +40,7 @@ struct tile {
     size_t out_stride;
     const uint8_t *x;
     const uint8_t *w;     /* the first panel at the chunk's first column */
-    const uint8_t *ready; /* the same columns unpacked, if they are */
+    const uint8_t *ready; /* the same columns unpacked, or NULL */
     size_t panel_bytes;
     size_t cols;
     bool first;    /* the sums start at zero, not at `out` */
@@ -108,8 +109,8 @@ GEMM_INLINE void run(const enum kern_weight w, const struct tile *t, const bool 
     store_sums(s, t, T, P);
 }
 
-/* The number of rows from which a panel is unpacked once. Expensive types are those whose codes are
- * in several places or are looked up in a table. */
+/* Return the least number of rows for which a panel is unpacked once. Expensive types are those
+ * whose codes are in several places or are looked up in a table. */
 GEMM_INLINE size_t ready_from(const enum kern_weight w)
 {
     switch (w) {
@@ -135,7 +136,8 @@ struct kind {
     size_t ready_bytes; /* bytes of an unpacked group */
     void (*pack_x)(uint8_t *dst, const struct gemm_rows *rows);
     void (*make_ready)(uint8_t *dst, const uint8_t *panel, size_t cols);
-    void (*packed[PACKED_ROWS])(const struct tile *t); /* by number of rows - 1 */
+    void (*packed[PACKED_ROWS])(const struct tile *t); /* tiles that unpack as they multiply, by
+                                                        * number of rows - 1 */
     void (*pair)(const struct tile *t);                /* one row, two panels */
     void (*ready[MOST_ROWS])(const struct tile *t);    /* 4 rows or more */
 };

@@ -9,7 +9,7 @@
 #include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
 
-/* Half h of group g: the sum of (code - offset) * x code. */
+/* Return the sum of (code - offset) * x code over half h of group g. */
 static int32_t half_sum(const struct kern_qrow *x, size_t g, size_t h, kern_code_fn code,
                         int offset, const uint8_t *codes, size_t lane)
 {
@@ -27,16 +27,16 @@ static int32_t group_sum(const struct kern_qrow *x, size_t g, kern_code_fn code,
            half_sum(x, g, 1, code, offset, codes, lane);
 }
 
-/* xs[g] times the sum of the group's x codes; a minimum is multiplied by it. */
+/* Return xs[g] times the sum of the group's x codes, which minima are multiplied by. */
 static float scaled_sum(const struct kern_qrow *x, size_t g)
 {
     return x->scale[g] * (float)(x->sum[2 * g] + x->sum[2 * g + 1]);
 }
 
-/* One output element: quantised row x times lane `lane` of a panel of k columns. */
+/* Returns one output element: quantised row x times lane `lane` of a panel of k columns. */
 typedef float (*dot_fn)(const struct kern_qrow *x, const uint8_t *panel, size_t lane, size_t k);
 
-/* Types with a scale for each group of 32. */
+/* For types with a scale for each group of 32. */
 static float dot_scaled(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
                         kern_code_fn code, int offset, size_t lane, size_t k)
 {
@@ -66,7 +66,7 @@ static float dot_q5_0(const struct kern_qrow *x, const uint8_t *panel, size_t la
     return dot_scaled(x, panel, KERN_Q5_0_GROUP, kern_code_5, 16, lane, k);
 }
 
-/* Types with a scale and a minimum for each group of 32. */
+/* For types with a scale and a minimum for each group of 32. */
 static float dot_minimum(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
                          kern_code_fn code, size_t lane, size_t k)
 {
@@ -93,7 +93,8 @@ static float dot_q5_1(const struct kern_qrow *x, const uint8_t *panel, size_t la
     return dot_minimum(x, panel, KERN_Q5_1_GROUP, kern_code_5, lane, k);
 }
 
-/* Types with eight scales and eight minima for 256 columns, which are scaled themselves. */
+/* For types with eight scales and eight minima for 256 columns, themselves multiplied by d and
+ * dmin. */
 static float dot_k_minimum(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
                            size_t sub_bytes, kern_code_fn code, size_t lane, size_t k)
 {
@@ -124,7 +125,7 @@ static float dot_q5_k(const struct kern_qrow *x, const uint8_t *panel, size_t la
     return dot_k_minimum(x, panel, KERN_Q5_K_GROUP, KERN_Q5_K_SUB, kern_code_5, lane, k);
 }
 
-/* Types with sixteen signed scales for 256 columns. */
+/* For types with sixteen signed scales for 256 columns. */
 static float dot_halves(const struct kern_qrow *x, const uint8_t *panel, size_t bytes,
                         size_t sub_bytes, kern_code_fn code, int offset, size_t lane, size_t k)
 {
@@ -175,7 +176,8 @@ static float dot_q2_k(const struct kern_qrow *x, const uint8_t *panel, size_t la
     return s;
 }
 
-/* Types whose codes stand for numbers: the sum of number * x code over half h of group g. */
+/* For types whose codes stand for values: return the sum of value * x code over half h of group
+ * g. */
 static int32_t value_sum(enum kern_weight w, const struct kern_qrow *x, size_t g, size_t h,
                          const uint8_t *block, size_t lane)
 {

@@ -11,12 +11,12 @@
 
 #include "kernels/gemm/gemm_cut.h"
 
-/* The operation that finishes a group's integer sums. */
+/* What finishes a group's integer sums. */
 enum vnni_finish {
     VNNI_SCALE,   /* a scale */
     VNNI_MINIMUM, /* a scale and a minimum */
-    VNNI_HALVES,  /* a scale for either half */
-    VNNI_MINIMA,  /* a scale, and a minimum for either half */
+    VNNI_HALVES,  /* a scale for each half */
+    VNNI_MINIMA,  /* a scale, and a minimum for each half */
 };
 
 struct vnni_type {
@@ -61,7 +61,7 @@ static const struct vnni_type VNNI_TYPE[KERN_N_WEIGHT] = {
     [KERN_IQ4_KS] = {VNNI_SCALE, 128, 8, KERN_IQ4_KS_GROUP, KERN_IQ_KS_CODES, KERN_IQ4_K_SUB},
 };
 
-/* Groups that a packed tile of T rows has room for, of 32 codes and three numbers each. */
+/* Groups that a packed tile of T rows has room for: 32 codes and three 4-byte values each. */
 #define VNNI_ROOM(T) (CUT_X_BYTES / (44 * (T)) / 8 * 8)
 
 /* A tile of T rows: codes [group][T][32], then three arrays [T][VNNI_ROOM(T)] of what a group's

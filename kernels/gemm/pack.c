@@ -7,7 +7,7 @@
 
 #include "kernels/gemm/pack_quads.h"
 
-/* Four bytes of fifth bits, 16 of nibbles: the codes of Q5_0 and Q5_1. */
+/* Pack the codes of Q5_0 and Q5_1: 4 bytes of fifth bits, 16 bytes of nibbles. */
 static void move_5_bits(uint8_t *dst, size_t lane, const uint8_t *src)
 {
     pack_move_quads(dst, lane, src + 4, 4, 0);
@@ -48,7 +48,7 @@ static void pack_q5_1(uint8_t *dst, size_t lane, const uint8_t *b)
     move_5_bits(dst + KERN_Q4_1_CODES, lane, b + 4);
 }
 
-/* The 6-bit scale and minimum of group g (of 8) out of 12 bytes: four low bits of the upper
+/* Read the 6-bit scale and minimum of group g (of 8) from 12 bytes: four low bits of the upper
  * groups share bytes 8..11, their two high bits top the bytes of the lower groups. */
 static void q4_k_scale(const uint8_t s[12], size_t g, uint8_t *sc, uint8_t *mn)
 {
@@ -61,7 +61,7 @@ static void q4_k_scale(const uint8_t s[12], size_t g, uint8_t *sc, uint8_t *mn)
     *mn = (uint8_t)(s[g + 4] >> 4 | s[g] >> 6 << 4);
 }
 
-/* d, dmin and 12 bytes of scales and minima: the beginning of Q4_K and Q5_K. */
+/* Pack d, dmin and 12 bytes of scales and minima: the beginning of Q4_K and Q5_K. */
 static void pack_k_scales(uint8_t *dst, size_t lane, const uint8_t *b)
 {
     pack_store_half(dst, lane, b);
@@ -82,7 +82,8 @@ static void pack_q4_k(uint8_t *dst, size_t lane, const uint8_t *b)
 
 static void pack_q5_k(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    uint8_t *codes = dst + KERN_Q4_K_CODES; /* b: scales as above, 32 of top bits, 128 of nibbles */
+    uint8_t *codes = dst + KERN_Q4_K_CODES; /* b: scales as above, 32 bytes of top bits, 128 of
+                                             * nibbles */
 
     pack_k_scales(dst, lane, b);
     for (size_t g = 0; g < 8; g += 2)
@@ -91,7 +92,8 @@ static void pack_q5_k(uint8_t *dst, size_t lane, const uint8_t *b)
     pack_deal_tops(codes + KERN_TOP, KERN_Q5_K_SUB, lane, b + 16);
 }
 
-/* Six-bit scale h of 16 in 12 bytes: low nibbles in the first eight, then pairs of high bits. */
+/* Return six-bit scale h of 16 in 12 bytes: low nibbles in the first eight, then pairs of high
+ * bits. */
 static int8_t q3_k_scale(const uint8_t s[12], size_t h)
 {
     const int low = h < 8 ? s[h] & 15 : s[h - 8] >> 4;
@@ -101,7 +103,8 @@ static int8_t q3_k_scale(const uint8_t s[12], size_t h)
 
 static void pack_q3_k(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    uint8_t *codes = dst + KERN_Q6_K_CODES; /* b: third bits 32, pairs 64, scales 12, d */
+    uint8_t *codes = dst + KERN_Q6_K_CODES; /* b: 32 bytes of third bits, 64 of pairs, 12 of scales,
+                                             * d */
 
     pack_store_half(dst, lane, b + 108);
     for (size_t h = 0; h < 16; h++)
@@ -124,7 +127,8 @@ static void pack_q2_k(uint8_t *dst, size_t lane, const uint8_t *b)
 
 static void pack_q6_k(uint8_t *dst, size_t lane, const uint8_t *b)
 {
-    uint8_t *codes = dst + KERN_Q6_K_CODES; /* b: nibbles 128, high pairs 64, scales 16, d */
+    uint8_t *codes = dst + KERN_Q6_K_CODES; /* b: 128 bytes of low nibbles, 64 of high bit pairs, 16
+                                             * of scales, d */
 
     pack_store_half(dst, lane, b + 208);
     for (size_t h = 0; h < 16; h++)
@@ -219,7 +223,7 @@ static void pack_group(enum kern_weight w, uint8_t *dst, const uint8_t *const bl
 /* The rows being read; a missing row reads one block of zeros over and over. */
 struct sources {
     const uint8_t *at[KERN_LANES];
-    size_t step[KERN_LANES]; /* bytes to the next group */
+    size_t step[KERN_LANES]; /* bytes from one group of the row to the next; 0: missing row */
     uint8_t head[KERN_LANES][sizeof(float)];
 };
 

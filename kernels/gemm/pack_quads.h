@@ -10,8 +10,8 @@
 
 #include "kernels/kernels_impl.h"
 
-/* A panel's rows of 64 bytes hold a quad of each lane. The quads of GGUF rows are 32-bit words that
- * are moved, and cut where two groups or two kinds of bits share a byte, four codes at a time. */
+/* A panel's rows of 64 bytes hold a quad of each lane. A quad of a GGUF row is a 32-bit word: it is
+ * moved whole, and cut, four codes at a time, if two groups or two kinds of bits share a byte. */
 
 static inline uint32_t pack_load_quad(const uint8_t *src, size_t j)
 {
@@ -38,7 +38,7 @@ static inline void pack_move_quads(uint8_t *dst, size_t lane, const uint8_t *src
         pack_store_quad(dst, j, lane, pack_load_quad(src, j) ^ flip);
 }
 
-/* Swap bits `mask` of *b with the bits `shift` above them of *a. */
+/* Swap the bits `mask` of *b with the bits `mask << shift` of *a. */
 static inline void pack_swap_bits(uint32_t *a, uint32_t *b, int shift, uint32_t mask)
 {
     const uint32_t t = (*a >> shift ^ *b) & mask;
@@ -94,7 +94,7 @@ static inline void pack_deal_tops(uint8_t *dst, size_t stride, size_t lane, cons
         pack_store_quad(dst + f * stride, 0, lane, q[f]);
 }
 
-/* 32 top bits in a row as a quad of them: bit 4j + e goes to bit j of byte e. */
+/* Turn 32 consecutive top bits into a quad: bit 4j + e goes to bit j of byte e. */
 static inline uint32_t pack_spread_tops(uint32_t bits)
 {
     uint32_t quad = 0;
@@ -115,8 +115,8 @@ static inline uint32_t pack_spread_tops(uint32_t bits)
         pack(dst, lane, blocks[lane]);                                                             \
     return
 
-/* Types whose codes stand for numbers (codebook.h): pack one block of all lanes; a block of zeros
- * as a file would have it. */
+/* For types whose codes stand for values (codebook.h): pack one block of all lanes; return a block
+ * of zeros as a file would have it. */
 void kern_pack_values(enum kern_weight w, uint8_t *dst, const uint8_t *const blocks[KERN_LANES]);
 const uint8_t *kern_zero_values(enum kern_weight w);
 

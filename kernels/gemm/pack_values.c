@@ -1,4 +1,4 @@
-/* kernels/gemm/pack_values.c - packs rows of types whose codes stand for numbers into panels.
+/* kernels/gemm/pack_values.c - packs rows of types whose codes stand for values into panels.
  *
  * The patterns of a codebook become the codes of their numbers (codebook.h), so that a product
  * needs no look-up in memory. It runs at load time only, see pack.c.
@@ -19,7 +19,7 @@ static uint32_t load_32(const uint8_t *p)
     return pack_load_quad(p, 0);
 }
 
-/* Spread four fields of three bits, or of four bits, to a byte each. */
+/* Spread four fields of three bits (spread_3) or four bits to a byte each. */
 
 static uint32_t spread_3(uint32_t x)
 {
@@ -34,7 +34,7 @@ static uint32_t spread_1(uint32_t x)
 
 /* The functions below store a group of 32 in the forms that panels have. */
 
-/* Two groups, the even one first, share a byte. */
+/* Store a scale of four bits; two groups, the even one first, share a byte. */
 static void put_scale(uint8_t *dst, size_t lane, size_t g, uint32_t nibble)
 {
     uint8_t *both = &dst[KERN_SC + 16 * (g / 2) + lane];
@@ -68,7 +68,8 @@ static void put_patterns(uint8_t *dst, size_t lane, const uint16_t pattern[4])
     }
 }
 
-/* Four times seven signs, with the eighth that makes each number of ones even. */
+/* Return four times eight signs: seven of the file, and an eighth that makes the number of ones
+ * even. */
 static uint32_t even_signs(uint32_t word)
 {
     const uint32_t seven = (word & 127) | (word & 127 << 7) << 1 | (word & 127 << 14) << 2 |
@@ -145,7 +146,7 @@ static void pack_q1_0(uint8_t *dst, size_t lane, const uint8_t *b)
                         pack_spread_tops(load_32(b + 2 + 4 * g)));
 }
 
-/* The bits of an e4m3 number without its sign. The NaN 0x7f becomes 0; 0xff stays a NaN. */
+/* Return the bits of an e4m3 number without its sign. The NaN 0x7f becomes 0; 0xff stays a NaN. */
 static uint8_t e4m3_bits(uint8_t e)
 {
     return e == 0x7f ? 0 : e & 0x7f;
@@ -222,7 +223,8 @@ static void pack_iq2_k(uint8_t *dst, size_t lane, const uint8_t *b)
                         b + 12 + 32 * i);
 }
 
-/* 128 bytes of nibbles of two groups of 32 each, in groups that are `sub` bytes apart. */
+/* Store 128 bytes of nibbles; 32 bytes have two groups of 32, which are `sub` bytes apart in the
+ * panel. */
 static void put_groups(uint8_t *codes, size_t sub, size_t lane, const uint8_t *src)
 {
     for (size_t g = 0; g < 8; g += 2)

@@ -1,5 +1,5 @@
-/* kernels/gemm/panel_values.h - reads the numbers of a panel one by one, for types whose codes
- * stand for numbers (codebook.h). The scalar products and the look-up of a row use it.
+/* kernels/gemm/panel_values.h - reads the values of a panel one by one, for types whose codes stand
+ * for values (codebook.h). The scalar products and the look-up of a row use it.
  *
  * A block is what the panel has for kern_weight_group() columns; g counts groups of 32 in it.
  *
@@ -15,7 +15,7 @@
 #include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
 
-/* Code i of a group of 32 in a lane: how the types pack their codes. */
+/* Return code i of a group of 32 in a lane; one function for each way to pack codes. */
 typedef int (*kern_code_fn)(const uint8_t *codes, size_t lane, size_t i);
 
 static inline int kern_code_8(const uint8_t *codes, size_t lane, size_t i)
@@ -55,20 +55,20 @@ static inline int kern_code_6(const uint8_t *codes, size_t lane, size_t i)
     return kern_code_4(codes, lane, i) | kern_code_2(codes + KERN_Q6_K_HIGH, lane, i) << 4;
 }
 
-/* 2^(e - 128), subnormal below e = 2. */
+/* Return 2^(e - 128), subnormal below e = 2. */
 static inline float kern_e8m0_half(uint8_t e)
 {
     return kern_from_bits(e ? (uint32_t)e << 23 : 0x400000) * 0.5f;
 }
 
-/* Half of an e4m3 number without a sign, subnormal where its exponent is 0: 2^119 moves a float's
- * bias to half of that one. */
+/* Return half of an e4m3 number without a sign, subnormal if its exponent is 0. Multiplying by
+ * 2^119 changes a float's bias to that of e4m3, halved. */
 static inline float kern_ue4m3_half(uint8_t e)
 {
     return kern_from_bits((uint32_t)e << 20) * 0x1p119f;
 }
 
-/* Are the numbers of half h of group g shifted? */
+/* True: the values of half h of group g are shifted. */
 static inline bool kern_is_shifted(enum kern_weight w, const uint8_t *block, size_t g, size_t h,
                                    size_t lane)
 {
@@ -79,7 +79,7 @@ static inline bool kern_is_shifted(enum kern_weight w, const uint8_t *block, siz
     return kern_values_shift(w) > 0 && (block[KERN_SC + 32 * g + 16 * h + lane] & 1) != 0;
 }
 
-/* The number that code i of group g stands for. */
+/* Return the value that code i of group g stands for. */
 static inline int kern_value(enum kern_weight w, const uint8_t *block, size_t g, size_t lane,
                              size_t i)
 {
@@ -149,13 +149,13 @@ static inline int kern_value(enum kern_weight w, const uint8_t *block, size_t g,
     return KERN_VALUES[w][code];
 }
 
-/* A nibble for each group, two groups in a byte. */
+/* Return group g's nibble; two groups share a byte. */
 static inline int kern_scale_nibble(const uint8_t *block, size_t g, size_t lane)
 {
     return block[KERN_SC + 16 * (g / 2) + lane] >> (g % 2 * 4) & 15;
 }
 
-/* The factor of the numbers of half h of group g. */
+/* Return the factor of the values of half h of group g. */
 static inline float kern_value_scale(enum kern_weight w, const uint8_t *block, size_t g, size_t h,
                                      size_t lane)
 {
@@ -199,7 +199,8 @@ static inline float kern_value_scale(enum kern_weight w, const uint8_t *block, s
     }
 }
 
-/* IQ1_S: what is added to the numbers of group g, in eighths of d: shift - 1 times the scale. */
+/* IQ1_S: return what is added to the values of group g, in eighths of d: shift - 1 times the
+ * scale. */
 static inline int kern_value_shift(const uint8_t *block, size_t g, size_t lane)
 {
     const int nibble = kern_scale_nibble(block, g, lane);

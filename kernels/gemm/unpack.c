@@ -1,6 +1,6 @@
 /* kernels/gemm/unpack.c - reads one row of a panel as floats, for the embedding look-up.
  *
- * The inverse of pack.c, number by number. It is not vectorised, because a step reads only one row
+ * The inverse of pack.c, value by value. It is not vectorised, because a step reads only one row
  * per token.
  */
 #include <string.h>

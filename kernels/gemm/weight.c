@@ -11,7 +11,7 @@
 struct weight_format {
     const char *name;
     bool quantised;
-    uint16_t group;       /* columns that pack together */
+    uint16_t group;       /* columns of a group */
     uint16_t block_bytes; /* bytes of the GGUF row, per group */
     uint16_t panel_bytes; /* bytes of the panel, per group */
 };

@@ -8,7 +8,7 @@
 #include "kernels/kern_math.h"
 #include "kernels/kernels_impl.h"
 
-/* Index of a number in a state of n rows: panels of 16 columns. */
+/* Return the index of element (row, column) in a state of n rows: panels of 16 columns. */
 static size_t place(size_t row, size_t column, size_t n)
 {
     return (column / KERN_LANES * n + row) * KERN_LANES + column % KERN_LANES;

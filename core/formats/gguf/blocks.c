@@ -123,7 +123,7 @@ static void decode_q4_1(const uint8_t *src, float *dst, size_t n)
     }
 }
 
-/* The 32 codes 0..31 of a block; the 4 bytes at `qh` are the fifth bits. */
+/* Read the 32 codes 0..31 of a block; the 4 bytes at `qh` are the fifth bits. */
 static void codes_5bit(int code[32], const uint8_t *qh, const uint8_t *qs)
 {
     for (int j = 0; j < 16; j++) {

@@ -1,7 +1,7 @@
 /* core/formats/gguf/blocks.h - the block formats of GGUF tensors, as definitions.
  *
- * A row of a tensor is a sequence of blocks; a block holds `elems` numbers in `bytes` bytes. Rows
- * of a few types have a head before their blocks, a scale for all of them (IQ4_KS, IQ5_KS).
+ * A row of a tensor is a sequence of blocks; a block holds `elems` values in `bytes` bytes. Rows of
+ * a few types have a head before their blocks, a scale for all of them (IQ4_KS, IQ5_KS).
  * block_decode() is the definition of what the numbers are (fp32 arithmetic in the order of the
  * format's formula); packed kernels are tested against it. Encoders exist for what fixtures, the
  * benches and the demo model need.
@@ -46,7 +46,7 @@ enum block_type { /* the tensor types that are supported, with the numbers of th
                   BLOCK_NVFP4 = 40,
                   BLOCK_Q1_0 = 41,
                   BLOCK_Q2_0 = 42,
-                  BLOCK_IQ2_K = 137, /* from here on types of ik_llama.cpp */
+                  BLOCK_IQ2_K = 137, /* this and the following types are ik_llama.cpp's */
                   BLOCK_IQ3_K = 138,
                   BLOCK_IQ4_K = 139,
                   BLOCK_IQ5_K = 140,
@@ -57,27 +57,26 @@ enum block_type { /* the tensor types that are supported, with the numbers of th
 
 struct block_format {
     const char *name; /* "Q4_K" */
-    uint32_t elems;   /* numbers in a block: 1, 32, 64, 128 or 256 */
+    uint32_t elems;   /* values in a block: 1, 32, 64, 128 or 256 */
     uint32_t bytes;   /* bytes of a block */
     uint32_t head;    /* bytes before the blocks of a row: 0, or 4 (a float) */
 };
 
-/* The format of a file's type number, or NULL when it is not supported. */
+/* Return the format of a file's type number, or NULL if it is not supported. */
 const struct block_format *block_format(uint32_t type);
 
-/* Bytes of a row of n numbers, a multiple of the format's elems. */
+/* Return the bytes of a row of n values; n is a multiple of the format's elems. */
 uint64_t block_row_bytes(const struct block_format *f, uint64_t n);
 
-/* Decode n numbers (a multiple of the format's elems) from `src` (any alignment), which is a row,
- * or the rest of one whose format has no head. */
+/* Decode n values (a multiple of the format's elems) from `src` (any alignment), which is a row,
+ * or, if the format has no head, the rest of a row. */
 void block_decode(enum block_type type, const void *src, float *dst, size_t n);
 
 /* Decode the numbers first .. first + n - 1 of a row; both are multiples of the format's elems. */
 void block_decode_part(enum block_type type, const void *row, size_t first, float *dst, size_t n);
 
-/* Encode n numbers; false when there is no encoder for the type (there is one for F32, F16,
- * BF16, Q8_0, Q4_0, Q4_K and Q6_K). Rounds to nearest; K formats choose scales by minimum and
- * maximum, without search. */
+/* Encode n values; false: the type has no encoder (F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K have
+ * one). Rounds to nearest; K formats choose scales by minimum and maximum, without search. */
 bool block_encode(enum block_type type, const float *src, void *dst, size_t n);
 
 /* IEEE half and bfloat16, round to nearest even; NaN stays NaN. */

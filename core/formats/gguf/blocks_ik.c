@@ -36,37 +36,37 @@ static const int8_t TABLE_6[64] = {
     -2,   0,    3,    6,    9,    12,  14,  17,  20,  23,  27,  30,  33,  36,  40,  44,
     47,   51,   55,   59,   63,   68,  72,  77,  82,  87,  92,  98,  103, 109, 115, 121};
 
-/* A table's number, plus `shift` in the halves whose bits in the half word at src + 2 are set. */
+/* Return a table's value, plus `shift` if the half's bit in the 16-bit word at src + 2 is set. */
 static float shifted(const uint8_t *src, int half, const int8_t *table, uint32_t code, int shift)
 {
     return (float)(table[code] + ((blocks_load_16(src + 2) >> half & 1) != 0 ? shift : 0));
 }
 
-/* Number i's pair of bits, in formats where four groups of 32 share 32 bytes. */
+/* Return value i's pair of bits, in formats where four groups of 32 share 32 bytes. */
 static uint32_t pair(const uint8_t *qs, int i)
 {
     return qs[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
 }
 
-/* Number i's bit, in formats where eight groups of 32 share 32 bytes. */
+/* Return value i's bit, in formats where eight groups of 32 share 32 bytes. */
 static uint32_t top_bit(const uint8_t *qh, int i)
 {
     return qh[i % 32] >> (i / 32) & 1;
 }
 
-/* Number i's nibble, in formats where two groups of 32 share 32 bytes. */
+/* Return value i's nibble, in formats where two groups of 32 share 32 bytes. */
 static uint32_t nibble_of_64(const uint8_t *qs, int i)
 {
     return qs[i / 64 * 32 + i % 32] >> (i % 64 / 32 * 4) & 15;
 }
 
-/* Number i's nibble, in formats where each group of 32 has 16 bytes. */
+/* Return value i's nibble, in formats where each group of 32 has 16 bytes. */
 static uint32_t nibble_of_32(const uint8_t *qs, int i)
 {
     return qs[i / 32 * 16 + i % 16] >> (i % 32 / 16 * 4) & 15;
 }
 
-/* The scale of half h, of six bits: IQ4_K, IQ5_K. */
+/* Return the six-bit scale of half h: IQ4_K, IQ5_K. */
 static int six_bits(const uint8_t *src, int h)
 {
     const uint32_t high = blocks_load_32(src + 4) >> 2 * h & 3;
@@ -140,7 +140,7 @@ void blocks_decode_iq6_k(const uint8_t *src, float *dst, size_t n)
     }
 }
 
-/* The scale of a group: its byte times the row's scale. */
+/* Return the scale of a group: its byte times the row's scale. */
 static float scale_of(uint8_t byte, float row_scale)
 {
     return row_scale * (float)((byte & 254) - 127);

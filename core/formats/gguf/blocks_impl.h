@@ -26,13 +26,13 @@ void blocks_encode_q6_k(const float *src, uint8_t *dst, size_t n_blocks);
 
 /* ---- for both ---- */
 
-/* Store a scale as f16, held within the finite range; returns what was stored. */
+/* Store a scale as f16, clamped to the finite range; returns the stored value. */
 float blocks_store_scale(uint8_t *dst, float d);
 
-/* x / d rounded to nearest and held in lo..hi; the code nearest to 0 when d is 0. */
+/* Return x / d rounded to nearest and clamped to lo..hi; if d is 0, the code nearest to 0. */
 int blocks_code(float x, float d, int lo, int hi);
 
-/* The element of largest magnitude, with its sign. */
+/* Return the element of largest magnitude, with its sign. */
 float blocks_extreme(const float *x, size_t n);
 
 static inline float blocks_load_f16(const uint8_t *p)
@@ -50,7 +50,7 @@ static inline uint32_t blocks_load_32(const uint8_t *p)
     return blocks_load_16(p) | blocks_load_16(p + 2) << 16;
 }
 
-/* Nibble i of those at p, the low one of a byte first. */
+/* Return nibble i of those at p; the low nibble of a byte comes first. */
 static inline uint32_t blocks_nibble(const uint8_t *p, int i)
 {
     return p[i / 2] >> (i % 2 * 4) & 15;

@@ -36,7 +36,8 @@ static const float MAGNITUDE_IQ3_XXS[8] = {4, 12, 20, 28, 36, 44, 52, 62};
 static const float MAGNITUDE_IQ3_S[8] = {1, 3, 5, 7, 9, 11, 13, 15};
 static const float MAGNITUDE_IQ2[4] = {8, 25, 43, 0};
 
-/* 32 numbers of a table, nibbles of j and j + 16 side by side. */
+/* Decode 32 values by a table of 16: byte j of qs has the index of value j in its low nibble, that
+ * of value j + 16 in its high one. */
 static void table_numbers(float *dst, float d, const int8_t *table, const uint8_t *qs)
 {
     for (int j = 0; j < 16; j++) {
@@ -82,7 +83,7 @@ void blocks_decode_mxfp4(const uint8_t *src, float *dst, size_t n)
         table_numbers(dst, e8m0_half(src[0]), TABLE_E2M1, src + 1);
 }
 
-/* Half of an e4m3 number without a sign; its sign bit is ignored, and NaN becomes 0. */
+/* Return half of an e4m3 number without a sign; the sign bit is ignored, and NaN becomes 0. */
 static float ue4m3_half(uint8_t x)
 {
     const int e = x >> 3 & 15, m = x & 7;
@@ -160,7 +161,7 @@ void blocks_decode_tq1_0(const uint8_t *src, float *dst, size_t n)
     }
 }
 
-/* Four numbers; the low bits of `sign` are their signs. */
+/* Decode four values; the low bits of `sign` are their signs. */
 static void pattern_of_4(float *dst, float d, const float *magnitude, uint32_t pattern,
                          uint32_t sign)
 {
@@ -247,7 +248,7 @@ void blocks_decode_iq2_xxs(const uint8_t *src, float *dst, size_t n)
     }
 }
 
-/* Eight times -1, 0 or 1, all shifted by an eighth. */
+/* Decode eight values -1, 0 or 1, all shifted by an eighth. */
 static void shifted_pattern(float *dst, float d, uint32_t pattern, bool down)
 {
     for (int i = 0; i < 8; i++)

@@ -18,7 +18,7 @@
 
 #define QK 256
 
-/* Number i (0..255) of the two-bit planes. */
+/* Return value i (0..255) of the two-bit planes. */
 static int plane2(const uint8_t *qs, int i)
 {
     return qs[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;

@@ -25,7 +25,7 @@ struct cursor {
 
 uint64_t cursor_left(const struct cursor *p);
 
-/* Take the next n bytes; `what` begins the sentence that says that they are cut off. */
+/* Take the next n bytes; if fewer are left, the error sentence begins with `what`. */
 int cursor_take(struct cursor *p, uint64_t n, const char *what, const uint8_t **bytes);
 int cursor_take_u32(struct cursor *p, const char *what, uint32_t *v);
 int cursor_take_u64(struct cursor *p, const char *what, uint64_t *v);
@@ -35,8 +35,8 @@ int cursor_take_str(struct cursor *p, const char *what, struct gguf_str *s);
  * show it unchanged. It becomes the subject, after `kind`: "key" or "tensor". */
 int cursor_take_name(struct cursor *p, const char *kind, struct gguf_str *s);
 
-/* Check that n things of at least `each` bytes are possible: at most `max`, and enough bytes left
- * for them. */
+/* Check that n items of at least `each` bytes are possible: n is at most `max`, and enough bytes
+ * are left. */
 int cursor_check_count(struct cursor *p, const char *what, uint64_t n, uint64_t max, uint64_t each);
 
 /* Set the subject of the next sentences. */

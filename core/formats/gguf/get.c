@@ -116,7 +116,7 @@ static int wrong_type(const struct gguf *g, const struct gguf_kv *kv, const char
     return ERR_FORMAT;
 }
 
-/* The key as an int64_t: an unsigned value above INT64_MAX comes out negative. */
+/* Read the key as an int64_t; an unsigned value above INT64_MAX becomes negative. */
 int gguf_get_int(const struct gguf *g, const char *key, int64_t *out, char *err, size_t err_len)
 {
     const struct gguf_kv *kv = gguf_find(g, key);

@@ -122,7 +122,7 @@ void gguf_close(struct gguf **gp)
     *gp = NULL;
 }
 
-/* The i-th file: the handle's own, or one of `more`. */
+/* Return the i-th file: the handle's own, or one of `more`. */
 static const struct gguf *file_at(const struct gguf *g, uint32_t i)
 {
     assert(i <= g->n_more);

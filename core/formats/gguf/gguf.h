@@ -64,10 +64,11 @@ struct gguf_part {
     const uint8_t *data; /* set by gguf_open_placed() */
 };
 
-/* Makes the rows of a tensor that no file contains in this form: each when it is asked for, so that
- * a model is never in memory twice. Rows are counted through all dimensions but the first. Rows
- * rows_each * k and so on come from the parts n_each * k and so on. `make` may be called by several
- * threads at once and writes gguf_row_bytes(). One block of memory, freed with mem_free(). */
+/* Makes the rows of a tensor that no file contains in this form, each when gguf_row() asks for it,
+ * so that a model is never in memory twice. Rows are numbered through all dimensions but the first.
+ * Rows rows_each * k to rows_each * (k + 1) - 1 are made of parts n_each * k to n_each * (k + 1) -
+ * 1. `make` may be called by several threads at once and writes gguf_row_bytes() bytes. A recipe is
+ * one block of memory, freed with mem_free(). */
 struct gguf_recipe {
     void (*make)(const struct gguf_recipe *r, uint64_t row, uint8_t *to);
     struct gguf_part *parts; /* [n_parts], in the same block */
@@ -102,7 +103,7 @@ int gguf_open_memory(struct gguf **out, const char *name, const void *data, size
 void gguf_close(struct gguf **g);
 
 /* Open a header in memory whose tensors are elsewhere: tensor i is `offset` bytes into file
- * `places[i].file` of `paths`, or, with GGUF_OWN_DATA, behind the header as in any file, or, with a
+ * `places[i].file` of `paths`, or, with GGUF_OWN_DATA, after the header as in any file, or, with a
  * recipe, made from its parts. They must be whole and not overlap there either. `head` and the
  * recipes are taken, to be freed with mem_free(), when this succeeds. */
 #define GGUF_OWN_DATA UINT32_MAX
@@ -120,7 +121,8 @@ struct gguf_placed {
 int gguf_open_placed(struct gguf **out, const char *name, uint8_t *head, size_t bytes,
                      const struct gguf_placed *placed, char *err, size_t err_len);
 
-/* Bytes of a row; and the row itself, which a recipe makes into `room`. */
+/* Return the bytes of a row; return a row, which a recipe, if the tensor has one, makes in
+ * `room`. */
 uint64_t gguf_row_bytes(const struct gguf_tensor *t);
 const uint8_t *gguf_row(const struct gguf_tensor *t, uint64_t row, uint8_t *room);
 
@@ -130,7 +132,7 @@ const uint8_t *gguf_row(const struct gguf_tensor *t, uint64_t row, uint8_t *room
 void gguf_will_read(const struct gguf *g, const struct gguf_tensor *t, uint64_t first, uint64_t n);
 void gguf_has_read(const struct gguf *g, const struct gguf_tensor *t, uint64_t first, uint64_t n);
 
-/* The path or name as given; for a set, the path of its first part. */
+/* Return the path or name as given; for a set of files, the path of its first part. */
 const char *gguf_name(const struct gguf *g);
 uint32_t gguf_version(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g); /* bytes of all files */
@@ -148,12 +150,11 @@ struct gguf_file {
 uint32_t gguf_n_files(const struct gguf *g);
 struct gguf_file gguf_file_at(const struct gguf *g, uint32_t i);
 
-/* ERR_IO with a sentence when a part of a file that was read was missing: the file was cut short
- * meanwhile, or the disk failed. Zeros were read instead, so this may also be the cause of any
- * other error. */
+/* Check that all bytes read so far were there. ERR_IO with a sentence: a file was truncated
+ * meanwhile, or the disk failed. Zeros were read instead, which may have caused any other error. */
 int gguf_check_read(const struct gguf *g, char *err, size_t err_len);
 
-/* gguf_check_read(), and ERR_IO when one of the files was written to since it was opened. */
+/* Like gguf_check_read(), and ERR_IO if one of the files was written to since it was opened. */
 int gguf_check_unchanged(const struct gguf *g, char *err, size_t err_len);
 
 uint64_t gguf_n_kv(const struct gguf *g);
@@ -173,11 +174,11 @@ int gguf_get_int(const struct gguf *g, const char *key, int64_t *out, char *err,
 int gguf_get_bool(const struct gguf *g, const char *key, bool *out, char *err, size_t err_len);
 int gguf_get_str(const struct gguf *g, const char *key, struct gguf_str *out, char *err,
                  size_t err_len);
-/* Look up an array whose elements have type `elem`: *out is the pair. */
+/* Look up an array whose elements have type `elem`; *out is its key-value pair. */
 int gguf_get_array(const struct gguf *g, const char *key, enum gguf_type elem,
                    const struct gguf_kv **out, char *err, size_t err_len);
 
-/* Elements of arrays; the caller has checked i < kv->count and the element type. */
+/* Return element i of an array; the caller has checked i < kv->count and the element type. */
 struct gguf_str gguf_array_str(const struct gguf_kv *kv, uint64_t i);
 float gguf_array_f32(const struct gguf_kv *kv, uint64_t i);
 int64_t gguf_array_int(const struct gguf_kv *kv, uint64_t i); /* any integer type or bool */

@@ -39,7 +39,7 @@ struct gguf {
     uint64_t alignment; /* alignment of tensor data: a power of two, 8 .. 65536 */
     struct gguf_kv *kv;
     struct gguf_tensor *tensors;
-    uint32_t n_kv; /* parsed so far: these have an index to free */
+    uint32_t n_kv; /* keys parsed so far, whose indices are freed */
     uint32_t n_tensors;     /* tensors of all files */
     uint32_t n_own_tensors; /* tensors whose data is in this file */
     struct name_index kv_index;
@@ -48,7 +48,8 @@ struct gguf {
 
 int gguf_parse(struct gguf *g, char *err, size_t err_len);
 
-/* Create an empty handle; one with a file mapped, and parsed or not; room for n more files. */
+/* Create an empty handle; create one with the file mapped and, if `parse`, parsed; make room for n
+ * more files. */
 struct gguf *gguf_create(const char *name);
 int gguf_map(struct gguf **out, const char *path, bool parse, char *err, size_t err_len);
 int gguf_make_room(struct gguf *g, uint32_t n, char *err, size_t err_len);
@@ -56,7 +57,7 @@ int gguf_make_room(struct gguf *g, uint32_t n, char *err, size_t err_len);
 /* Open the other parts, if the file is one of a set. *g may become the first part's handle. */
 int gguf_open_parts(struct gguf **g, char *err, size_t err_len);
 
-/* Bytes of a scalar metadata type; 0 for strings, arrays and unknown numbers. */
+/* Return the bytes of a scalar metadata type; 0 for strings, arrays and unknown types. */
 size_t gguf_scalar_bytes(uint32_t type);
 
 /* Parse the n tensor infos at the cursor; then place their data: inside the file, without

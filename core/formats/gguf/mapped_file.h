@@ -4,7 +4,7 @@
  * then reads as zeros, and mapped_file_check() reports it.
  *
  * Thread: any may read and give hints.
- * Memory: address space; the pages are the kernel's. Zero is a valid empty one.
+ * Memory: address space; the pages are the kernel's. A zeroed struct is a valid empty file.
  * Errors: a sentence that names the file.
  */
 #ifndef CORE_FORMATS_GGUF_MAPPED_FILE_H
@@ -28,7 +28,7 @@ struct mapped_file {
 int mapped_file_open(struct mapped_file *f, const char *path, char *err, size_t err_len);
 void mapped_file_close(struct mapped_file *f);
 
-/* Whether `data` is within the file's mapping. */
+/* True: `data` is within the file's mapping. */
 bool mapped_file_holds(const struct mapped_file *f, const void *data);
 
 /* Hints about a part of the mapping; see gguf.h. */
@@ -39,7 +39,7 @@ void mapped_file_has_read(const struct mapped_file *f, const void *data, uint64_
 int mapped_file_check_read(const struct mapped_file *f, const char *path, char *err,
                            size_t err_len);
 
-/* mapped_file_check_read(), and check that the file was not written to since it was opened. A
+/* Like mapped_file_check_read(), and check that the file was not written to since it was opened. A
  * new file under the same path is not a change: the mapping is of the old one. ERR_IO with a
  * sentence. */
 int mapped_file_check(const struct mapped_file *f, const char *path, char *err, size_t err_len);

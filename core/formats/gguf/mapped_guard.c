@@ -25,7 +25,7 @@ struct guarded {
 /* global, because a signal handler uses it */
 static struct {
     struct guarded slots[MAPPED_GUARD_MAX];
-    atomic_uint end; /* slots that were ever used end here */
+    atomic_uint end; /* index after the last slot that was ever used */
     uintptr_t page;
     struct sigaction before; /* the previous handler; written while no slot is in use */
     unsigned n_on;

@@ -1,7 +1,7 @@
 /* core/formats/gguf/mapped_guard.h - reading a mapped file that another process truncates
  * meanwhile.
  *
- * A page behind the file's end, or one that the disk cannot read, raises SIGBUS in the thread that
+ * A page after the file's end, or one that the disk cannot read, raises SIGBUS in the thread that
  * touches it. While a guard is on, the signal handler maps zeros from that page to the end of the
  * mapping and sets a flag, and the reader continues. The owner of the mapping checks the flag after
  * reading and discards the result. So readers need neither a copy nor a long jump, on any thread
@@ -24,13 +24,14 @@
 /* Twice the most parts of a model (1024): a model in a folder names its files. */
 #define MAPPED_GUARD_MAX 2048
 
-/* Guard a mapping until mapped_guard_off(). Returns its number, or -1: too many at a time. */
+/* Guard a mapping until mapped_guard_off(). Returns the guard's number, or -1: MAPPED_GUARD_MAX
+ * guards are on. */
 int mapped_guard_on(void *base, size_t bytes);
 
 /* Remove the guard, before the mapping is unmapped. */
 void mapped_guard_off(int guard);
 
-/* Whether a part of it has been replaced by zeros. */
+/* True: a part of the guarded mapping has been replaced by zeros. */
 bool mapped_guard_has_holes(int guard);
 
 #endif

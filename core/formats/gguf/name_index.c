@@ -27,7 +27,8 @@ int name_index_init(struct name_index *ix, const void *items, size_t stride, uin
     if (ix->slots == NULL)
         return ERR_NOMEM;
     if (getrandom(&ix->seed, sizeof(ix->seed), GRND_NONBLOCK) < 0)
-        ix->seed = (uintptr_t)ix->slots; /* early in boot: less random, but not wrong */
+        ix->seed = (uintptr_t)ix->slots; /* early in boot there may be no random bytes: an address
+                                          * is less random, but works */
     return 0;
 }
 
@@ -42,7 +43,7 @@ static const struct gguf_str *indexed_name(const struct name_index *ix, uint32_t
     return (const void *)((const char *)ix->items + i * ix->stride);
 }
 
-/* The slot that holds the name, or the empty slot where it would be put. */
+/* Return the slot that holds the name, or the empty slot where it would be put. */
 static uint32_t probe(const struct name_index *ix, const char *name, size_t len)
 {
     uint32_t at = (uint32_t)XXH3_64bits_withSeed(name, len, ix->seed) & ix->mask;

@@ -1,4 +1,4 @@
-/* core/formats/gguf/name_index.h - find one of many named items in constant time.
+/* core/formats/gguf/name_index.h - finds one of many named items in constant time.
  *
  * The items are an array of structs that begin with a struct gguf_str, their name. The index holds
  * positions in that array, by open addressing in a table at most half full. The hash is
@@ -23,14 +23,14 @@ struct name_index {
     uint64_t seed;
 };
 
-/* Room for `n` items (n < 2^30). 0 or ERR_NOMEM. */
+/* Create an empty index with room for `n` items (n < 2^30). 0 or ERR_NOMEM. */
 int name_index_init(struct name_index *ix, const void *items, size_t stride, uint32_t n);
 void name_index_release(struct name_index *ix);
 
 /* Add item i. Returns i, or the number of the item that has this name already. */
 uint32_t name_index_add(struct name_index *ix, uint32_t i);
 
-/* The item with this name, or NAME_INDEX_NONE. */
+/* Return the number of the item with this name, or NAME_INDEX_NONE. */
 uint32_t name_index_find(const struct name_index *ix, const char *name, size_t len);
 
 #endif

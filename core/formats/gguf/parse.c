@@ -78,7 +78,8 @@ static int parse_strings(struct cursor *p, struct gguf_kv *kv)
     uint64_t *index;
     const uint64_t start = p->at;
 
-    index = mem_alloc((size_t)(kv->count + 1) * sizeof(*index)); /* 8 bytes for 8 in the file */
+    index = mem_alloc((size_t)(kv->count + 1) * sizeof(*index)); /* each 8 bytes here stand for at
+                                                                  * least 8 in the file */
     if (index == NULL)
         return cursor_fail(p, ERR_NOMEM, "out of memory");
     kv->index = index;

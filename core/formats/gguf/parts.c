@@ -58,10 +58,10 @@ static int read_numbers(const struct gguf *g, uint32_t *no, uint32_t *count, cha
     return 0;
 }
 
-/* The path of part i, in the folder of another part; NULL when there is no memory. */
+/* Return the path of part i, in the folder of another part; NULL when there is no memory. */
 static char *path_of_part(const char *path, uint32_t i, uint32_t count)
 {
-    char suffix[SUFFIX_LEN + 8]; /* five digits at least */
+    char suffix[SUFFIX_LEN + 8]; /* room for more than five digits */
     char *to = mem_strdup(path);
 
     snprintf(suffix, sizeof(suffix), "-%05u-of-%05u.gguf", i + 1, count);

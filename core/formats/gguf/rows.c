@@ -38,7 +38,7 @@ static void give_bytes(const struct gguf *g, hint *give, const uint8_t *data, ui
     }
 }
 
-/* Give a hint about the share from .. to of a part's bytes. */
+/* Give a hint about the bytes from .. to of a part, as shares (0 .. 1) of its bytes. */
 static void give_part(const struct gguf *g, hint *give, const struct gguf_part *p, double from,
                       double to)
 {

@@ -13,13 +13,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* The offset of a tensor's data, until all are known. */
+/* A tensor's offset, kept until the start of the data section is known. */
 struct extent {
     uint64_t offset; /* from the start of the data section */
     uint32_t tensor;
 };
 
-/* The names of types that exist but are not supported, for the sentence that refuses them. */
+/* Return the name of a type that exists but is not supported, for the sentence that refuses it. */
 static const char *foreign_type(uint32_t type)
 {
     static const char *const names[] = {

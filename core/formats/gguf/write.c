@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define DEFAULT_ALIGNMENT 32
-#define PIECE_BYTES ((size_t)1 << 20) /* about so many bytes are asked of `fill` at once */
+#define PIECE_BYTES ((size_t)1 << 20) /* about as many bytes as one call of `fill` makes */
 
 struct entry {
     struct list link;
@@ -27,7 +27,7 @@ struct entry {
     uint32_t n_dims;
     uint64_t dims[GGUF_MAX_DIMS];
     uint64_t bytes;
-    uint64_t room; /* bytes that the tensor takes in the file, or 0 if they are elsewhere */
+    uint64_t room; /* bytes of the tensor in the file, or 0 if its data is elsewhere */
     uint8_t *data; /* owned, or NULL: */
     gguf_writer_fill *fill;
     void *ud;
@@ -222,7 +222,7 @@ void gguf_writer_kv(struct gguf_writer *w, const struct gguf_kv *kv)
 
 /* Tensors. */
 
-/* Compute a tensor's bytes and numbers; ERR_INVAL when its shape is not valid. */
+/* Compute a tensor's bytes and its number of values; ERR_INVAL: its shape is not valid. */
 static int measure(const struct entry *e, uint64_t *bytes, uint64_t *n)
 {
     const struct block_format *f = block_format(e->type);

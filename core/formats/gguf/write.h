@@ -1,4 +1,5 @@
-/* core/formats/gguf/write.h - write GGUF version 3 files, for fixtures, benches and the demo model.
+/* core/formats/gguf/write.h - writes GGUF version 3 files, for fixtures, benches and the demo
+ * model.
  *
  * Keys and tensors are collected in memory and laid out by gguf_writer_finish(). Errors are
  * sticky: the calls may be made in a row and the result checked once, at the end.
@@ -53,13 +54,13 @@ void gguf_writer_tensor_fill(struct gguf_writer *w, const char *name, enum block
 void gguf_writer_tensor_elsewhere(struct gguf_writer *w, const char *name, enum block_type type,
                                   uint32_t n_dims, const uint64_t *dims);
 
-/* The file's bytes (8-byte aligned; free with mem_free). 0, or the first error of any call above:
- * ERR_NOMEM, ERR_INVAL (a row that is not whole blocks, a dimension of 0, a name that no reader
- * takes, an invalid "general.alignment"), ERR_UNSUPPORTED (no encoder). */
+/* Return the file's bytes in *data (8-byte aligned; free with mem_free). 0, or the first error of
+ * any call above: ERR_NOMEM, ERR_INVAL (a row that is not whole blocks, a dimension of 0, a name
+ * that no reader takes, an invalid "general.alignment"), ERR_UNSUPPORTED (no encoder). */
 int gguf_writer_finish(struct gguf_writer *w, uint8_t **data, size_t *bytes);
 
-/* Write the file to a path, without a second copy of the data; ERR_IO, and no file, when it cannot
- * be written. */
+/* Write the file to a path, without a second copy of the data. ERR_IO: it cannot be written; then
+ * no file is left. */
 int gguf_writer_save(struct gguf_writer *w, const char *path);
 
 #endif

@@ -226,7 +226,7 @@ static const char *label_of(const cJSON *names, int i)
     return hf_text(names, number);
 }
 
-/* Add the names of the labels, by their numbers; a single label needs none. */
+/* Add the names of the labels in the order of their numbers; a single label needs no name. */
 static int add_labels(struct hf_folder *f)
 {
     const cJSON *names = hf_member(f->config, "id2label");
@@ -254,7 +254,7 @@ static int add_labels(struct hf_folder *f)
     return rc;
 }
 
-/* Read RoBERTa's first position: it counts from behind the padding's id. */
+/* Read RoBERTa's first position: it counts from after the padding's id. */
 static int read_skipped(struct hf_folder *f)
 {
     uint32_t pad = 1;

@@ -26,7 +26,7 @@
 #define MAX_NAME 64
 #define MAX_FILES 32
 
-/* Whether the name has only letters, digits, - and _, as keys of GGUF files need. */
+/* True: the name has only letters, digits, - and _, as keys of GGUF files need. */
 static bool is_template_name(const char *name, size_t n)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -73,7 +73,7 @@ static int add_file(struct hf_folder *f, const char *file, const char *name)
 
 /* ---- files ---- */
 
-/* The bytes of the name before ".jinja", or 0: the file is not a template. */
+/* Return the bytes of the name before ".jinja", or 0: the file is not a template. */
 static size_t name_len(const char *file)
 {
     const size_t n = strlen(file), end = strlen(END);

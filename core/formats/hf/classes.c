@@ -97,7 +97,8 @@ static const struct hf_name gpt_oss[] = {
     {".self_attn.sinks", "attn_sinks.weight", 0},
     {".mlp.router", "ffn_gate_inp", 0},
     {".mlp.experts.gate_up_proj.weight", "ffn_gate_up_exps.weight", FIT_PAIRS},
-    {".mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", FIT_TURNED_PAIRS}, /* not quantised */
+    {".mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", FIT_TURNED_PAIRS}, /* only unquantised
+                                                                                 * weights */
     {".mlp.experts.gate_up_proj_bias", "ffn_gate_up_exps.bias", FIT_PAIRS},
     {".mlp.experts.down_proj.weight", "ffn_down_exps.weight", 0},
     {".mlp.experts.down_proj", "ffn_down_exps.weight", FIT_TURNED},

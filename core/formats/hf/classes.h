@@ -28,24 +28,24 @@ enum hf_fit {
     FIT_TURNED,       /* [in][out] becomes [out][in]; vectors stay */
     FIT_HEAD_QKV,     /* rows of each head: q, k, v; become all q, all k, all v */
     FIT_GROUP_QKV,    /* rows of each KV head: its q's, k, v; become all q, all k, all v */
-    FIT_BEHIND_PAD,   /* positions count from behind the padding: the rows before are dropped */
-    FIT_PAIRS,        /* rows (in a vector: numbers) g u g u become g g u u */
+    FIT_BEHIND_PAD,   /* positions count from after the padding: the rows before are dropped */
+    FIT_PAIRS,        /* rows (elements of a vector) g u g u become g g u u */
     FIT_TURNED_PAIRS, /* columns g u g u become rows g g u u */
     FIT_MINUS_EXP,    /* -exp of each number; becomes F32 */
 };
 
 struct hf_name {
     /* The name without ".weight" and ".bias", either of which may follow; or the whole name, and
-     * then `ours` is whole too. "." at the start: in a layer, behind its number. "*": an expert's
+     * then `ours` is whole too. "." at the start: in a layer, after its number. "*": an expert's
      * number; all experts become one tensor. */
     const char *theirs;
-    const char *ours; /* name behind "blk.N." for a layer; NULL: the tensor is ignored */
+    const char *ours; /* name after "blk.N." for a layer; NULL: the tensor is ignored */
     enum hf_fit fit;
 };
 
 enum hf_class_flag {
     HF_TIED = 1 << 0,        /* default of tie_word_embeddings is true */
-    HF_HALVES = 1 << 1,      /* rope rotates number i with number i of the second half */
+    HF_HALVES = 1 << 1,      /* rope rotates element i with element i of the second half */
     HF_NO_ROPE = 1 << 2,     /* positions are embedded */
     HF_LAYER_NORM = 1 << 3,  /* the epsilon is that of a layer norm, not of an RMS norm */
     HF_WINDOW = 1 << 4,      /* sliding_window applies */
@@ -53,7 +53,7 @@ enum hf_class_flag {
     HF_ENCODER = 1 << 6,     /* the model has no output matrix */
     HF_EXPERTS = 1 << 7,     /* intermediate_size may be missing: no layer is dense */
     HF_LABELS = 1 << 9,      /* an encoder that ranks texts or gives them labels */
-    HF_MORE_LAYERS = 1 << 8, /* layers behind the last one predict further tokens and are ignored */
+    HF_MORE_LAYERS = 1 << 8, /* layers after the last one predict further tokens and are ignored */
     HF_RECURRENT = 1 << 10,  /* some layers keep a state */
     HF_MTP = 1 << 11,        /* names that begin with "mtp." predict further tokens and are
                               * ignored */
@@ -64,7 +64,7 @@ enum hf_class_flag {
 struct hf_class {
     const char *name, *arch;
     const char *root;            /* prefix of all names, which may be absent: "model." */
-    const char *layers;          /* prefix of layers behind the root: "layers." */
+    const char *layers;          /* prefix of layers after the root: "layers." */
     const struct hf_name *names; /* ends with a row without `theirs` */
     const char *acts;            /* supported values of hidden_act, with commas between */
     uint32_t head_dim;           /* default; 0: an equal share of the embedding */
@@ -73,15 +73,16 @@ struct hf_class {
     double eps, rope_base; /* defaults; 0: 1e-6 and 10000 */
     double rotated;        /* default of partial_rotary_factor; 0: 1 */
     uint32_t flags;
-    /* Reads all of config.json, or, if NULL, the common settings are read; then `more`, the class's
-     * own, or NULL. */
+    /* config: reads all of config.json; NULL: the common settings are read, and then `more` (or
+     * NULL) reads the class's own. */
     int (*config)(struct hf_folder *f);
-    int (*adjust)(struct hf_folder *f); /* corrects sizes that the file states otherwise, or NULL */
+    int (*adjust)(struct hf_folder *f); /* corrects sizes that config.json states differently, or
+                                         * NULL */
     int (*more)(struct hf_folder *f);
 };
 
 const struct hf_class *hf_class_find(const char *name);
-const struct hf_class *hf_class_at(size_t i); /* NULL: behind the last */
+const struct hf_class *hf_class_at(size_t i); /* NULL: after the last */
 
 struct hf_found {
     char name[GGUF_MAX_NAME]; /* name in GGUF files; empty: the tensor is ignored */

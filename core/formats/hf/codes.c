@@ -21,7 +21,7 @@ float hf_scale(enum block_type type, const uint8_t *data, uint64_t i)
     return v;
 }
 
-/* Decode FP8 E4M3: sign, four bits of exponent (bias 7), three of fraction; all ones are NaN. */
+/* Decode FP8 E4M3: sign, four bits of exponent (bias 7), three of fraction; all bits 1 are NaN. */
 float hf_fp8(uint8_t code)
 {
     /* a half has one more bit of exponent, seven more of fraction, and the bias 15 */
@@ -43,8 +43,8 @@ static uint32_t field(uint32_t w, uint32_t i, uint32_t bits)
     return w >> (i * bits) & ((1u << bits) - 1);
 }
 
-/* The group of an input; with g_idx any input may be in any group. The index is bounded, so that a
- * list changed since it was checked never reaches into another tensor. */
+/* Return the group of an input; with g_idx any input may be in any group. The index is bounded, so
+ * that a list changed since it was checked never reaches into another tensor. */
 static uint64_t group_at(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t col)
 {
     const uint64_t group =
@@ -53,7 +53,7 @@ static uint64_t group_at(const struct hf_recipe *r, const struct gguf_part *part
     return group < r->n_groups ? group : r->n_groups - 1;
 }
 
-/* The index of a number's scale, and so of its group. */
+/* Return the index of a number's scale, and so of its group. */
 static uint64_t scale_at(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
                          uint64_t col)
 {
@@ -97,7 +97,7 @@ static uint32_t code_at(const struct hf_recipe *r, const uint8_t *data, uint64_t
     return field(word(data, (row * r->n_in + col) / n), (uint32_t)(col % n), r->bits);
 }
 
-/* The first column behind `col` that may have another scale and zero point. */
+/* Return the first column after `col` that may have another scale and zero point. */
 static uint64_t group_end(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t col)
 {
     return parts[ROLE_ORDER].bytes > 0 ? col + 1 : (col / r->cols_each + 1) * r->cols_each;
@@ -147,7 +147,7 @@ static void put_rounded(const struct hf_recipe *r, const struct gguf_part *parts
     }
 }
 
-/* Store a block of Q4_0 (two codes a byte: i and i + 16) or Q8_0, behind its scale. */
+/* Store a block of Q4_0 (two codes a byte: i and i + 16) or Q8_0, after its scale. */
 static void put_block(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
                       uint64_t col, const int16_t codes[BLOCK], uint8_t *to)
 {
@@ -164,7 +164,8 @@ static void put_block(const struct hf_recipe *r, const struct gguf_part *parts, 
             to[2 + i] = (uint8_t)codes[i];
 }
 
-/* Reorder MXFP4: published blocks have numbers 2i and 2i + 1 in byte i, GGUF's i and i + 16. */
+/* Reorder MXFP4: byte i of published blocks has values 2i and 2i + 1, that of GGUF's i and i +
+ * 16. */
 static void mxfp4_row(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row,
                       uint8_t *to)
 {

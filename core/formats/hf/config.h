@@ -31,7 +31,7 @@ void hf_key_bool(struct hf_folder *f, const char *suffix, bool v);
 void hf_key_text(struct hf_folder *f, const char *suffix, const char *v);
 void hf_key_i32_array(struct hf_folder *f, const char *suffix, const int32_t *v, uint32_t n);
 
-/* Add a required whole number 1 .. most as a key. */
+/* Add a required setting, an integer 1 .. most, as a key. */
 int hf_need_key(struct hf_folder *f, const char *name, uint32_t most, const char *suffix);
 /* Add a number above 0 as a key, if the setting is there. */
 int hf_number_key(struct hf_folder *f, const char *name, const char *suffix);
@@ -41,7 +41,7 @@ int hf_only_bool(const struct hf_folder *f, const char *name, bool only);
 int hf_only_text(const struct hf_folder *f, const char *name, const char *only);
 int hf_only_number(const struct hf_folder *f, const char *name, double only);
 
-/* The first of several names that config.json has ("a,b"), or NULL. */
+/* Return the first member of config.json that has one of these names ("a,b"), or NULL. */
 const cJSON *hf_any_member(const struct hf_folder *f, const char *names, char name[64]);
 
 /* Read positions: rope_theta, rope_scaling or rope_parameters. */

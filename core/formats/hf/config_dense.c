@@ -1,8 +1,8 @@
 /* core/formats/hf/config_dense.c - settings of families with gated layers and no experts; see
  * config.h.
  *
- * Called behind the common settings, which were read by the class's row: each function adds the
- * keys that only its family has, with the defaults of its transformers class where config.json is
+ * Called after the common settings, which were read by the class's row: each function adds the keys
+ * that only its family has, with the defaults of its transformers class where config.json is
  * silent, and refuses values that the forward pass does not compute.
  */
 #include "core/formats/hf/config.h"
@@ -15,7 +15,8 @@
 
 /* ---- Gemma ---- */
 
-/* Add the number whose root divides scores, in place of the head's size. */
+/* Add query_pre_attn_scalar: attention scores are divided by its root instead of the head
+ * size's. */
 static int add_query_scale(struct hf_folder *f)
 {
     double v = 256.0;
@@ -26,7 +27,7 @@ static int add_query_scale(struct hf_folder *f)
     return rc;
 }
 
-/* Add a cap; null means none, where GGUF's default would be one. */
+/* Add a soft cap; null is written as 0, since GGUF's default would be a cap. */
 static int add_cap(struct hf_folder *f, const char *name, double usual, const char *suffix)
 {
     const bool is_null = cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(f->config, name));
@@ -119,7 +120,8 @@ int hf_cohere_add(struct hf_folder *f)
 
 /* ---- StableLM ---- */
 
-/* Read whether both branches are side by side; else there is a norm before the second one. */
+/* Read StableLM's use_parallel_residual: true: both branches of a layer take the same x; else there
+ * is a norm before the second one. */
 int hf_stablelm_add(struct hf_folder *f)
 {
     return hf_bool(f, HF_CONFIG, f->config, "use_parallel_residual", &f->is_parallel);

@@ -153,7 +153,7 @@ static int find_class(struct hf_folder *f)
                    hf_printable(shown, sizeof(shown), class));
 }
 
-/* Whether the text is in a list with commas. */
+/* True: the text is in a list with commas. */
 static bool is_config_word(const char *text, const char *list)
 {
     const size_t n = strlen(text);
@@ -190,8 +190,8 @@ static int check_config_neutral(struct hf_folder *f)
 
 /* ---- sizes ---- */
 
-/* Read the first of the names that is there into *v; *v stays 0 when none is and it may be
- * missing. */
+/* Read the first setting of `names` that exists into *v; if none does and may_miss is set, *v stays
+ * 0. */
 static int read_size(struct hf_folder *f, const char *names, uint32_t most, bool may_miss,
                      uint32_t *v)
 {
@@ -265,8 +265,8 @@ static int add_sizes(struct hf_folder *f)
     return rc;
 }
 
-/* Add keys that `more` may have changed; with n_kv_head 0 it has written the numbers of KV heads
- * itself. */
+/* Add keys that the class's `more` may have changed; with n_kv_head 0 `more` has written the
+ * numbers of KV heads itself. */
 static void add_heads(struct hf_folder *f)
 {
     if (f->n_kv_head > 0)
@@ -386,9 +386,9 @@ static int take_text_part(struct hf_folder *f)
     while ((m = f->config->child) != NULL) {
         cJSON_DetachItemViaPointer(f->config, m);
         if (cJSON_GetObjectItemCaseSensitive(text, m->string) == NULL)
-            cJSON_AddItemToArray(text, m); /* keeps its name */
+            cJSON_AddItemToArray(text, m); /* the member keeps its name */
         else if (strcmp(m->string, "eos_token_id") == 0)
-            json_put(text, HF_OUTER_EOS, m); /* both lists of ends count */
+            json_put(text, HF_OUTER_EOS, m); /* ids of both eos lists end a generation */
         else
             cJSON_Delete(m);
     }

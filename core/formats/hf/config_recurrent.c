@@ -82,8 +82,7 @@ static int read_kinds(struct hf_folder *f, const char *other, int32_t *yes)
 
 /* ---- LFM2 ---- */
 
-/* Add the numbers of KV heads, which tell the layers with attention; hf_config_add() then writes
- * none. */
+/* Add the numbers of KV heads, 0 for layers without attention; hf_config_add() then writes none. */
 static int add_lfm2_layers(struct hf_folder *f)
 {
     int32_t *layers = mem_calloc(f->n_layer, sizeof(*layers));
@@ -100,7 +99,7 @@ static int add_lfm2_layers(struct hf_folder *f)
 }
 
 /* Correct the dense net's width: two thirds of the setting, times a factor, rounded up to a
- * multiple; in families with experts it is as stated. */
+ * multiple; in families with experts it is the setting itself. */
 int hf_lfm2_adjust(struct hf_folder *f)
 {
     uint32_t multiple = 256;

@@ -1,8 +1,8 @@
 /* core/formats/hf/ends.c - the special tokens at both ends of an encoder's texts; see hf_impl.h.
  *
  * "post_processor" of tokenizer.json has templates: "single" must be token, text, token, and gives
- * BOS, EOS and separator. The template for two texts tells by its length whether a second separator
- * stands between them. Any other form is refused.
+ * BOS, EOS and separator. The length of the template for two texts says whether a second separator
+ * is between them. Any other form is refused.
  */
 #include "core/formats/hf/hf_impl.h"
 

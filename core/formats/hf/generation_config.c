@@ -1,8 +1,8 @@
 /* core/formats/hf/generation_config.c - see generation_config.h.
  *
- * A table maps the members to general.sampling.* keys; a member that is no number is an error, one
- * that is not in the table is ignored. Ranges are checked later, where a GGUF file's own keys are
- * checked too. The file's eos_token_id goes on to eos.c, with or without a file.
+ * A table maps the members to general.sampling.* keys; a member that is not a number is an error,
+ * one that is not in the table is ignored. Ranges are checked later, where a GGUF file's own keys
+ * are checked too. hf/eos.c adds eos_token_id, also if there is no such file.
  */
 #include "core/formats/hf/generation_config.h"
 

@@ -22,17 +22,17 @@
 
 struct hf_folder;
 
-/* config.json: adds the keys to the writer, and fills the folder's fields about its model. */
+/* Add the keys of config.json to the writer, and fill the folder's fields about its model. */
 int hf_config_add(struct hf_folder *f);
 
-/* tokenizer.json and the chat template: adds the keys to the writer; after hf_config_add(). */
+/* Add the keys of tokenizer.json and the chat template to the writer. Called after
+ * hf_config_add(). */
 int hf_tokenizer_add(struct hf_folder *f);
 
-/* tokenizer.json of BertModel, of the kind WordPiece; settings that are not supported are
- * refused. */
+/* Add tokenizer.json of BertModel (WordPiece); settings that are not supported are refused. */
 int hf_wordpiece_add(struct hf_folder *f);
 
-/* tokenizer.json of the kind Unigram, whose texts are put between two special tokens. */
+/* Add a tokenizer.json of the kind Unigram, whose texts are put between two special tokens. */
 int hf_unigram_add(struct hf_folder *f);
 
 /* Add the special tokens by "post_processor": <s> a </s>, and for two texts <s> a </s></s> b </s>,
@@ -49,21 +49,22 @@ int hf_eos_add(struct hf_folder *f, const cJSON *generation_config);
 /* "normalizer" of tokenizer.json, before the rest of it, except for WordPiece: fills f->steps, and
  * adds the general ones among them as tokenizer.ggml.normalizer.steps. */
 int hf_normalizer_add(struct hf_folder *f);
-/* Whether the step writes spaces as U+2581, or adds one before the text. */
+/* True: the step writes spaces as U+2581, or adds one before the text. */
 bool hf_is_space_step(const cJSON *step);
 /* ERR_UNSUPPORTED with a sentence that names the step. */
 int hf_normalizer_refuse(const struct hf_folder *f, const cJSON *step);
 
-/* tokenizer.ggml.token_sides of an element of "added_tokens": how it treats the text around it. */
+/* Return the enum token_side bits of an element of "added_tokens": how it treats the text around
+ * it. */
 int32_t hf_token_sides(const struct hf_folder *f, const cJSON *added);
 
 /* Add the chat templates, from chat_template.jinja and additional_chat_templates/, else from
  * tokenizer_config.json; a folder without templates is valid. */
 int hf_template_add(struct hf_folder *f);
 
-/* The value of tokenizer.ggml.pre for the member "pre_tokenizer" of a byte-level tokenizer, or NULL
- * when it is not known. `whole_words`: words that are tokens stay whole, whatever the merges are
- * ("ignore_merges"). The name is static. */
+/* Return the value of tokenizer.ggml.pre for the member "pre_tokenizer" of a byte-level tokenizer,
+ * or NULL when it is not known. `whole_words`: words that are tokens stay whole, whatever the
+ * merges are ("ignore_merges"). The name is static. */
 const char *hf_pretokenizer_name(const cJSON *pre_tokenizer, bool whole_words);
 
 #endif

@@ -15,8 +15,8 @@
 
 struct gguf;
 
-/* `pre`: the setting tokenizer_pre, which is used where the pretokenizer of tokenizer.json is not
- * known; or "". */
+/* Open the folder. `pre`: the setting tokenizer_pre, used if the pretokenizer of tokenizer.json is
+ * unknown; or "". */
 int hf_model_open(struct gguf **out, const char *folder, const char *pre, char *err,
                   size_t err_len);
 

@@ -55,7 +55,7 @@ static int add_ropes(struct hf_folder *f)
     return 0;
 }
 
-/* Add the windows: the first of every period sees everything, the others half the window each
+/* Add the windows: the first layer of every period sees everything, the others half the window each
  * way. */
 static int add_windows(struct hf_folder *f)
 {

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Read a number of at most five digits at *at; *at moves behind it. */
+/* Read a number of at most five digits at *at and move *at past it. */
 static bool take_number(const char **at, uint32_t *n)
 {
     const size_t digits = strspn(*at, "0123456789");
@@ -31,7 +31,7 @@ static const char *rest_behind(const char *text, const char *start)
     return strncmp(text, start, n) == 0 ? text + n : text;
 }
 
-/* Whether the name begins like the pattern; *rest is the text behind. */
+/* True: the name begins like the pattern; *rest is the rest of the name. */
 static bool begins_with(const char *name, const char *pattern, struct hf_found *found,
                         const char **rest)
 {
@@ -49,7 +49,7 @@ static bool begins_with(const char *name, const char *pattern, struct hf_found *
     return true;
 }
 
-/* The row for a name, or NULL. */
+/* Return the row for a name, or NULL. */
 static const struct hf_name *find_name_row(const struct hf_name *rows, const char *name,
                                            struct hf_found *found, const char **rest)
 {
@@ -81,7 +81,7 @@ bool hf_class_name(const struct hf_class *c, uint32_t n_layer, const char *their
     found->fit = row->fit;
     if (row->ours == NULL)
         return true;
-    /* A row with a whole name needs nothing behind it; any other keeps the ending of the tensor's
+    /* A row with a whole name needs nothing after it; any other keeps the ending of the tensor's
      * name. */
     if ((strchr(row->ours, '.') != NULL || row->fit == FIT_MINUS_EXP) != (*rest == '\0'))
         return false;

@@ -37,7 +37,7 @@ bool hf_is_space_step(const cJSON *step)
             is_normalizer(hf_member(step, "pattern"), "String", " "));
 }
 
-/* Whether the step only changes characters. */
+/* True: the step only changes characters. */
 static bool is_plain_pattern(const cJSON *step)
 {
     static const char *const types[] = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"};
@@ -74,7 +74,8 @@ static int list_steps(struct hf_folder *f, const cJSON *step, int depth)
     return rc;
 }
 
-/* The number of first steps that are general; those that SentencePiece does itself are not. */
+/* Return the number of first steps that are general; those that SentencePiece does itself are
+ * not. */
 static uint32_t count_general(const struct hf_folder *f)
 {
     const cJSON *model = hf_member(f->tokenizer, "model");
@@ -111,7 +112,7 @@ static bool add_replace(struct steps *s, const cJSON *step)
     return true;
 }
 
-/* Add a general step; false: it is not known. */
+/* Add a general step; false: the step is not known. */
 static bool add_known(struct steps *s, const cJSON *step)
 {
     static const char *const plain[][2] = {

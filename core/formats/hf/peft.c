@@ -77,7 +77,7 @@ static int check_lists(const struct opening *o)
     return 0;
 }
 
-/* Refuse ways to initialise that also change the base model's weights. */
+/* Refuse values of init_lora_weights that also change the base model's weights. */
 static int check_start(const struct opening *o)
 {
     static const char *const changing[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
@@ -149,9 +149,9 @@ static int read_config(struct opening *o)
 
 /* ---- tensors ---- */
 
-/* model.layers.3.self_attn.q_proj.weight -> blk.3.attn_q.weight, by the first class that has the
- * name: classes with the same name mean the same matrix. An adapter's rows are the matrix's rows,
- * however its file stores the matrix. */
+/* Translate model.layers.3.self_attn.q_proj.weight to blk.3.attn_q.weight, by the first class that
+ * has the name: classes with the same name mean the same matrix. An adapter's rows are the matrix's
+ * rows, however its file stores the matrix. */
 static bool find_module(const char *theirs, struct hf_found *found)
 {
     const struct hf_class *c;
@@ -164,7 +164,8 @@ static bool find_module(const char *theirs, struct hf_found *found)
     return false;
 }
 
-/* base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight -> blk.3.attn_q.weight.lora_a */
+/* Translate base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight to
+ * blk.3.attn_q.weight.lora_a. */
 static bool peft_tensor_name(const char *theirs, char ours[GGUF_MAX_NAME])
 {
     const char *end = strstr(theirs, ".lora_");

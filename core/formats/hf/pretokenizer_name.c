@@ -69,8 +69,8 @@ static bool has_behavior(const cJSON *step, const char *behavior)
     return found != NULL && strcmp(found, behavior) == 0;
 }
 
-/* The cut of a step: one of the names above, or the pattern whose matches, and the text between
- * them, are the words; "": it cuts nothing; NULL: it is not known. */
+/* Return the cut of a step: one of the names above, or the pattern whose matches, and the text
+ * between them, are the words; "": the step cuts nothing; NULL: the step is not known. */
 static const char *cut_of(const cJSON *step)
 {
     const cJSON *regex = cJSON_GetObjectItemCaseSensitive(step, "use_regex");

@@ -96,7 +96,8 @@ static int shape_weight(struct shaping *s)
 
 /* ---- scales ---- */
 
-/* Find from the scales' shape whether there is one for each block, row or group, or one for all. */
+/* Derive from the scales' shape whether a block, a row, a group or the whole weight shares a
+ * scale. */
 static int shape_scale_rows(struct shaping *s, const struct hf_quant *q)
 {
     const struct safetensor *t = s->c->parts[ROLE_SCALE];
@@ -186,7 +187,7 @@ static int shape_order(struct shaping *s)
 
 /* ---- the numbers ---- */
 
-/* Whether all words of a tensor satisfy `is`; they are read piece by piece. */
+/* Set *all to true if all words of a tensor satisfy `is`; they are read piece by piece. */
 static int look_at(struct shaping *s, const struct safetensor *t, uint32_t width,
                    bool (*is)(const struct hf_recipe *r, const uint8_t *at, uint64_t i), bool *all)
 {
@@ -219,7 +220,7 @@ static bool is_half(const struct hf_recipe *r, const uint8_t *at, uint64_t i)
     return block_f16_to_f32(block_f32_to_f16(v)) == v;
 }
 
-/* Whether all zero points of a word are the middle. */
+/* True: all zero points of a word are the middle. */
 static bool is_middle(const struct hf_recipe *r, const uint8_t *at, uint64_t i)
 {
     const uint32_t zero = (1u << (r->bits - 1)) - r->zero_more;

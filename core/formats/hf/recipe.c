@@ -16,7 +16,7 @@
 
 /* ---- orders of rows ---- */
 
-/* The place of row i (all q, then all k, then all v) in groups of `n` q's, a k and a v. */
+/* Return the place of row i (all q, then all k, then all v) in groups of `n` q's, a k and a v. */
 static uint64_t grouped(uint64_t i, uint64_t n_groups, uint64_t n, uint64_t head)
 {
     const uint64_t h = i / head, n_q = n_groups * n;
@@ -27,7 +27,7 @@ static uint64_t grouped(uint64_t i, uint64_t n_groups, uint64_t n, uint64_t head
     return from * head + i % head;
 }
 
-/* The file's place of number i of n. */
+/* Return the index in the file of element i of n. */
 static uint64_t ordered(const struct hf_recipe *r, uint64_t i, uint64_t n)
 {
     switch (r->fit) {

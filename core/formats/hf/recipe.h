@@ -52,7 +52,7 @@ struct hf_recipe {
     enum hf_code code;
     enum block_type from, to; /* `from`: type of plain numbers */
     enum block_type scale_type;
-    uint64_t n_in;                    /* numbers of a made row */
+    uint64_t n_in;                    /* values of a made row */
     uint64_t n_rows;                  /* made rows of a matrix */
     uint32_t n_head, n_kv_head, head; /* sizes of fused rows */
     uint32_t bits;
@@ -66,16 +66,16 @@ struct hf_recipe {
 /* Create an empty recipe with room for this many groups of parts; NULL: out of memory. */
 struct hf_recipe *hf_recipe_create(uint32_t n_groups);
 
-/* Set its functions and its id, once all else is set. */
+/* Set the recipe's functions and its id. Called after all other fields are set. */
 void hf_recipe_finish(struct hf_recipe *r);
 
-/* Number i of the scales, by their type. */
+/* Return scale number i, by the scales' type. */
 float hf_scale(enum block_type type, const uint8_t *data, uint64_t i);
 
 /* Decode E4M3 without infinities. */
 float hf_fp8(uint8_t code);
 
-/* Take the codes of row `row`, columns col .. col + 31, minus their zero points. */
+/* Read the codes of row `row`, columns col .. col + 31, minus their zero points. */
 void hf_codes(const struct hf_recipe *r, const struct gguf_part *parts, uint64_t row, uint64_t col,
               int16_t codes[32]);
 /* Make the row, in blocks of r->to. */

@@ -187,7 +187,7 @@ static int add_scaling(struct hf_folder *f, const cJSON *o)
                    hf_printable(shown, sizeof(shown), type));
 }
 
-/* Read how many numbers of a head rotate. */
+/* Read how many dimensions of a head are rotated. */
 static int read_rotated(struct hf_folder *f, const cJSON *newer)
 {
     double part = f->class->rotated > 0.0 ? f->class->rotated : 1.0;
@@ -248,7 +248,7 @@ int hf_rope_add(struct hf_folder *f)
     if (rc < 0)
         return rc;
     hf_key_f32(f, "rope.freq_base", f->rope_base);
-    /* GGUF files of Llama have the rows of queries and keys in another order than these */
+    /* GGUF files of Llama have rows of queries and keys in another order than published weights */
     if ((f->class->flags & HF_HALVES) != 0)
         hf_key_bool(f, "rope.halves", true);
     return scaling != NULL ? add_scaling(f, scaling) : 0;

@@ -117,7 +117,7 @@ static bool is_same_kind(const struct safetensor *a, const struct safetensor *b)
            memcmp(a->dims, b->dims, sizeof(a->dims)) == 0;
 }
 
-/* Add a tensor that is used in the file as it is. */
+/* Add a tensor whose bytes are used in the file unchanged. */
 static int add_in_place(struct adding *a, const struct piece *p, enum block_type type,
                         const struct shape *s)
 {
@@ -164,7 +164,7 @@ static int add_made(struct adding *a, const struct piece *p, struct hf_recipe *r
     return 0;
 }
 
-/* Set the shape: vectors become vectors, a tensor of several vectors one row each. */
+/* Set the shape: a vector stays a vector; of several vectors (experts) each becomes a row. */
 static void shape_plain(struct hf_recipe *r, const struct piece *p, struct shape *s)
 {
     const bool is_vector = s->n_dims == 1 || name_ends_with(p->found.name, ".bias");
@@ -183,7 +183,7 @@ static void shape_plain(struct hf_recipe *r, const struct piece *p, struct shape
     r->base.rows_each = n;
 }
 
-/* Check that fused rows cover all heads, and pairs are even. */
+/* Check that fused rows cover all heads, and that pairs have an even number of rows. */
 static int check_order(const struct adding *a, const struct piece *p, const struct hf_recipe *r)
 {
     const struct hf_folder *f = a->f;
@@ -368,7 +368,7 @@ static int add_all_tensors(struct adding *a)
     return rc;
 }
 
-/* Check that StableLM's second branch has a norm, unless it is beside the first. */
+/* Check that StableLM's second branch has a norm, unless both branches take the same x. */
 static int check_second_norm(const struct adding *a)
 {
     bool has_norm = a->f->is_parallel || strcmp(a->f->arch, "stablelm") != 0;

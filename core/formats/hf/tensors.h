@@ -16,7 +16,7 @@
 
 struct hf_folder;
 
-struct hf_tensors {               /* zero is a valid empty one */
+struct hf_tensors {               /* all zero: empty */
     struct gguf_location *places; /* places of the writer's tensors */
     uint64_t n_places;
 };

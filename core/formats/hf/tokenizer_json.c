@@ -30,7 +30,7 @@ struct vocab {
     int32_t *types;
     int32_t *sides; /* [n] how added tokens treat the text around them */
     bool has_sides;
-    char (*pads)[16];  /* [n] names of tokens without one */
+    char (*pads)[16];  /* [n] [n] made-up names of ids without a token */
     float *scores;     /* SentencePiece only */
     uint32_t *by_name; /* [n] ids in the order of their names; SentencePiece only */
     struct gguf_str *merges;
@@ -56,7 +56,7 @@ static bool is_tokenizer_word(struct gguf_str s, const char *text)
 
 /* ---- tokens ---- */
 
-/* Whether a name is a special token's by custom, whatever the file says: <|...|>, and a few
+/* True: a name is a special token's by custom, whatever the file says: <|...|>, and a few
  * others. */
 static bool looks_special(const char *name)
 {
@@ -127,7 +127,7 @@ int32_t hf_token_sides(const struct hf_folder *f, const cJSON *added)
         if (cJSON_IsTrue(hf_member(added, flags[i])))
             sides |= 1 << i;
     if (f->n_general > 0 && cJSON_IsTrue(hf_member(added, "normalized")))
-        sides |= 1 << 3; /* does not matter where texts stay unchanged */
+        sides |= 1 << 3; /* irrelevant if texts stay unchanged */
     return sides;
 }
 
@@ -160,7 +160,7 @@ static int read_added(struct vocab *v)
     return 0;
 }
 
-/* Name the ids that the model has and the tokenizer does not. */
+/* Make names for ids that the model has and the tokenizer lacks. */
 static void fill_gaps(struct vocab *v)
 {
     for (uint32_t i = 0; i < v->n; i++)
@@ -233,7 +233,7 @@ static int compare_merges(const void *a, const void *b, void *names)
     return order != 0 ? order : (x->len > y->len) - (x->len < y->len);
 }
 
-/* The token that merge m makes, or NULL. */
+/* Return the token that merge m makes, or NULL. */
 static const uint32_t *made_by(struct vocab *v, struct gguf_str m)
 {
     const char *space = memchr(m.data + 1, ' ', m.len - 1);
@@ -245,7 +245,7 @@ static const uint32_t *made_by(struct vocab *v, struct gguf_str m)
         return NULL;
     memcpy(piece, m.data, first);
     memcpy(piece + first, space + 1, m.len - first - 1);
-    v->names[v->n] = (struct gguf_str){piece, m.len - 1}; /* scratch name behind the last one */
+    v->names[v->n] = (struct gguf_str){piece, m.len - 1}; /* scratch name after the last one */
     while (from < to) {
         const uint32_t middle = from + (to - from) / 2;
         const int order = compare_merges(&v->by_name[middle], &v->n, v->names);
@@ -302,7 +302,7 @@ static int add_bpe(struct vocab *v)
     return 0;
 }
 
-/* Whether a space is put before a text: by a normaliser that prepends one, or by Metaspace. */
+/* True: a space is put before a text, by a normaliser that prepends one or by Metaspace. */
 static bool adds_space(const struct hf_folder *f)
 {
     const cJSON *pre = hf_member(f->tokenizer, "pre_tokenizer");
@@ -326,7 +326,7 @@ static bool member_is_text(const cJSON *o, const char *name, const char *wanted)
     return found != NULL && strcmp(found, wanted) == 0;
 }
 
-/* Whether the pretokenizer is Metaspace; or Gemma's, which cuts at spaces, of which the normalizer
+/* True: the pretokenizer is Metaspace; or Gemma's, which cuts at spaces, of which the normalizer
  * leaves none. */
 static bool is_space_cut(const struct hf_folder *f, const cJSON *pre)
 {
@@ -339,7 +339,7 @@ static bool is_space_cut(const struct hf_folder *f, const cJSON *pre)
             member_is_text(hf_member(pre, "pattern"), "String", " ") && no_spaces);
 }
 
-/* Check that all steps before the merges are SentencePiece's own, behind the general ones. */
+/* Check that all steps before the merges are SentencePiece's own, after the general ones. */
 static int check_sentencepiece(const struct hf_folder *f)
 {
     const cJSON *pre = hf_member(f->tokenizer, "pre_tokenizer");
@@ -394,7 +394,7 @@ static int add_spm(struct vocab *v)
 
 /* ---- roles ---- */
 
-/* The text of a token in tokenizer_config.json: a text, or an object with it. */
+/* Return the text of a token in tokenizer_config.json: a text, or an object with it. */
 static const char *role_text(const struct hf_folder *f, const char *role)
 {
     const cJSON *m = hf_member(f->tokenizer_config, role);
@@ -421,7 +421,7 @@ static void add_role(struct vocab *v, const char *role, const char *key)
         gguf_writer_u32(v->f->w, key, (uint32_t)id->valuedouble);
 }
 
-/* Whether the template put around a text begins with a special token. */
+/* True: the template put around a text begins with a special token. */
 static bool template_begins(const cJSON *processor)
 {
     const cJSON *single = hf_member(processor, "single"), *step;
@@ -478,7 +478,8 @@ static int open_vocab(struct vocab *v)
 
 static void close_vocab(struct vocab *v)
 {
-    for (size_t i = 0; v->joined != NULL && i <= v->n_merges; i++) /* and one that was refused */
+    for (size_t i = 0; v->joined != NULL && i <= v->n_merges; i++) /* also a merge that was
+                                                                    * refused */
         mem_free(v->joined[i]);
     mem_free(v->names);
     mem_free(v->types);

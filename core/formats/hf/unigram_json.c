@@ -27,7 +27,7 @@ struct pieces {
     float *scores;
     int32_t *types, *sides;
     bool has_sides;
-    char (*pads)[16]; /* names of tokens without one */
+    char (*pads)[16]; /* made-up names of ids without a token */
     struct buf charsmap;
     bool merges_spaces, strips_right, cuts_white; /* flags of the steps read so far */
 };

@@ -75,7 +75,7 @@ static int put_added(struct pieces *p, const cJSON *added)
 
     if (name == NULL)
         return refuse_wordpiece(p->f, "an element of 'added_tokens' has no 'content'");
-    /* the space before [MASK] is dropped here anyway, as all spaces are */
+    /* lstrip of [MASK] changes nothing: all spaces are dropped anyway */
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
         if (cJSON_IsTrue(hf_member(added, flags[i])) && strcmp(name, "[MASK]") != 0)
             return hf_fail(p->f, ERR_UNSUPPORTED, HF_TOKENIZER,
@@ -111,7 +111,7 @@ static int read_tokens(struct pieces *p)
     return 0;
 }
 
-/* Write the names as GGUF files have them, one behind the other in `text`. */
+/* Write the names as GGUF files have them, one after the other in `text`. */
 static int write_names(struct pieces *p)
 {
     size_t room = 1, at = 0;
@@ -218,7 +218,7 @@ static const char *special_of(const cJSON *step)
     return hf_text(hf_member(step, "SpecialToken"), "id");
 }
 
-/* Add the special tokens before and behind a text. */
+/* Add the special tokens before and after a text. */
 static int add_template(struct pieces *p)
 {
     const cJSON *o = hf_member(p->f->tokenizer, "post_processor");

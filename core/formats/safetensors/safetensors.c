@@ -19,7 +19,7 @@
 #define MAX_HEAD ((size_t)32 << 20) /* some hundred bytes a tensor */
 #define MAX_FILES 1024
 #define MAX_HEADS ((size_t)64 << 20) /* bytes of all headers: their trees stay in memory */
-#define MAX_TENSORS ((size_t)1 << 18) /* each expert has tensors of its own, and each scale */
+#define MAX_TENSORS ((size_t)1 << 18) /* experts and scales are tensors of their own */
 #define EXACT 9007199254740992.0 /* 2^53: whole numbers up to here are exact in JSON's doubles */
 
 static const struct {
@@ -59,7 +59,7 @@ static uint32_t type_bytes(const char *type)
     return 0;
 }
 
-/* Read the shape, and multiply its numbers into *n. */
+/* Read the shape; *n gets the product of its dimensions. */
 static bool read_shape(const cJSON *shape, struct safetensor *t, uint64_t *n)
 {
     const cJSON *d;
@@ -194,7 +194,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct safetensor *)a)->name, ((const struct safetensor *)b)->name);
 }
 
-/* Whether a file's name stays in the folder. */
+/* True: a file's name stays in the folder. */
 static bool is_plain_name(const char *name)
 {
     const size_t n = strlen(name);
@@ -247,7 +247,7 @@ static int take_file(struct safetensors *s, const struct hf_folder *f, const cha
     return 0;
 }
 
-/* Find the one file, or those of the index. */
+/* Find model.safetensors, or the files of the index. */
 static int find_files(struct safetensors *s, const struct hf_folder *f)
 {
     uint64_t size;

@@ -32,10 +32,10 @@ struct safetensor {
     uint32_t n_dims;  /* UINT32_MAX: more than SAFETENSORS_MAX_DIMS */
     uint64_t dims[SAFETENSORS_MAX_DIMS]; /* the last one is contiguous */
     uint32_t file;
-    uint64_t offset, bytes; /* in the file */
+    uint64_t offset, bytes; /* place of the data in the file */
 };
 
-struct safetensors { /* zero is a valid empty one */
+struct safetensors { /* all zero: empty */
     const char **files;
     cJSON **heads; /* parsed header of each file */
     uint32_t n_files;

@@ -93,7 +93,7 @@ static void run_probe(void *ud, struct thread_pool_worker *w)
     }
 }
 
-/* The rate in 10^9 operations a second. */
+/* Return the rate in 10^9 operations a second. */
 static double peak_rate(struct thread_pool *t, enum kern_isa isa, enum kern_product product)
 {
     struct probe p = {.isa = isa, .product = product, .n_runs = PEAK_RUNS};
@@ -124,7 +124,8 @@ static int measure_reading(double *gbps, uint32_t threads, const struct numa *nu
 
     if (rc == 0) {
         (void)numa_place(numa, region, n_bytes);
-        thread_pool_run(t, fill_share, &p); /* else all pages would be the zero page */
+        thread_pool_run(t, fill_share, &p); /* writes to the pages, which else would all be the zero
+                                             * page */
         thread_pool_run(t, run_probe, &p);
         *gbps = (double)n_bytes / p.best * 1e-9;
     }

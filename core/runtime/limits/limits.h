@@ -35,8 +35,8 @@ int limits_measure(struct limits *l, enum kern_isa isa, uint32_t threads, const 
 int limits_measure_reading(double *gbps, uint32_t threads, const struct numa *numa, size_t n_bytes,
                            int n_runs);
 
-/* Read on the calling thread, for a bench that does it beside what it measures: bytes 64-byte
- * aligned, n_bytes a multiple of 64. */
+/* Read the bytes once on the calling thread, for a bench that reads memory while it measures
+ * something else. `bytes` is 64-byte aligned, n_bytes a multiple of 64. */
 void limits_run_read(const void *bytes, size_t n_bytes);
 
 #endif

@@ -14,7 +14,7 @@
                                        * cache */
 #define RUNS 6                        /* the best counts */
 
-/* The reading rate with this placement; 0: it cannot be measured. */
+/* Return the reading rate with this placement; 0: it cannot be measured. */
 static double rate_of(enum numa_mode mode, const struct cpus *cpus, uint32_t n_threads)
 {
     const size_t wanted = n_threads * BYTES_EACH;

@@ -20,7 +20,7 @@ struct peak_level {
     double lanes;
 };
 
-/* The loops of a level; a level without loops of its own has those of "scalar". */
+/* Return the loops of a level; a level without loops of its own has those of "scalar". */
 const struct peak_level *peak_level_of(enum kern_isa isa);
 
 #if defined(__x86_64__)
@@ -34,13 +34,15 @@ const struct peak_level *peak_level_of(enum kern_isa isa);
 #define GROUP_SUMS 10 /* sums that fill sixteen registers together with a group's other operands */
 #define FMA_SUMS 12   /* sums that hide the latency of any fused multiply-add */
 
-/* Hide the value of v from the compiler, so that it neither folds nor moves the code behind. */
+/* Hide the value of v from the compiler, so that it neither folds nor moves the code that uses
+ * v. */
 #define OPAQUE(v) __asm__ volatile("" : "+" IN_VECTOR(v))
 
 #define EACH_SUM _Pragma("GCC unroll 10") for (int j = 0; j < GROUP_SUMS; j++)
 #define EACH_FMA _Pragma("GCC unroll 12") for (int j = 0; j < FMA_SUMS; j++)
 
-/* `add` is sum a plus a step's products of w and x; `finish` adds the converted a to the float sum
+/* Define a loop that measures products in groups. `add`: an expression, the integer sum a plus the
+ * products of w and x of one step. `finish`: a statement that converts a to float and adds it to
  * s. */
 #define GROUPS(name, isa, int_vector, ones, float_vector, half, n_steps, add, finish)              \
     __attribute__((target(isa))) static void name(void)                                            \
