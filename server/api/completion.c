@@ -172,10 +172,10 @@ void completion_cancel(struct completion *c, struct choice *choice)
 
 void completion_abandon(struct completion *c)
 {
+    assert(c->api.call == NULL); /* else its client would wait without an end */
     for (uint32_t i = 0; i < c->n_choices; i++)
         completion_cancel(c, &c->choices[i]);
     stream_pings_remove(&c->ping);
-    c->api.call = NULL;
     worker_job_cancel(&c->api.job);
     if (c->state == COMPLETION_ADAPTER)
         completion_stop_adapter(c);
@@ -185,9 +185,8 @@ static void on_completion_client_gone(void *ud)
 {
     struct completion *c = ud;
 
-    if (c->keep.is_on && c->api.request.params.background)
-        c->api.call = NULL;
-    else
+    c->api.call = NULL; /* HTTP has taken it back */
+    if (!c->keep.is_on || !c->api.request.params.background)
         completion_abandon(c);
 }
 
@@ -207,14 +206,14 @@ static void refuse_conversation(struct http_call *call)
 static bool is_refused(struct engine_client *engine, struct http_call *call,
                        const struct wire_format *wire_format)
 {
-    const enum admission_for what =
-        wire_format == &wire_dry_run ? ADMISSION_FOR_DRY_RUNS : ADMISSION_FOR_WORK;
+    const bool is_plan = wire_format == &wire_dry_run;
+    const enum admission_for what = is_plan ? ADMISSION_FOR_DRY_RUNS : ADMISSION_FOR_WORK;
     const char *conversation = http_call_header(call, "X-Conversation-Id");
     struct refusal why;
 
     if (wire_format->answer != NULL)
         return false; /* it needs no room in the queue */
-    if (conversation != NULL && strlen(conversation) > STREAM_MAX_CONVERSATION) {
+    if (!is_plan && conversation != NULL && strlen(conversation) > STREAM_MAX_CONVERSATION) {
         refuse_conversation(call);
         return true;
     }

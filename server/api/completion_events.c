@@ -32,10 +32,11 @@ static void note_end(struct completion *c, const struct choice *choice, const st
 
 void completion_fail(struct completion *c, const struct api_error *e)
 {
-    struct http_call *call = c->api.call;
+    struct http_call *call;
 
     if (!completion_has_client(c))
         return;
+    call = completion_take_call(c);
     completion_abandon(c);
     if (!c->api.request.params.stream) {
         if (e->status == 408)
@@ -44,6 +45,14 @@ void completion_fail(struct completion *c, const struct api_error *e)
         return;
     }
     completion_fail_stream(c, call, e);
+}
+
+void completion_give_up(struct completion *c, const struct api_error *e)
+{
+    if (completion_has_client(c))
+        completion_fail(c, e);
+    else
+        completion_abandon(c);
 }
 
 /* ---- answering ---- */

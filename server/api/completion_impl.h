@@ -149,10 +149,22 @@ static inline uint64_t completion_hash(const struct completion *c)
 void completion_post(struct completion *c);
 /* Cancel a choice in the engine, which still sends its end. */
 void completion_cancel(struct completion *c, struct choice *choice);
-/* Cancel all choices and whatever is under way: the client takes no answer any more. In the state
- * ADAPTER the completion may be freed before this returns; otherwise it lives until its callback,
- * or the last end, has come. */
+/* Cancel all choices and whatever is under way: the client takes no answer any more. Whoever calls
+ * this has answered the call, or has taken it (completion_take_call()), which is asserted. In the
+ * state ADAPTER the completion may be freed before this returns; otherwise it lives until its
+ * callback, or the last end, has come. */
 void completion_abandon(struct completion *c);
+
+/* The call, or NULL; the caller answers it, and the completion has it no longer. */
+static inline struct http_call *completion_take_call(struct completion *c)
+{
+    struct http_call *call = c->api.call;
+
+    c->api.call = NULL;
+    return call;
+}
+/* Answer the client with an error, if it still waits, and cancel all choices. */
+void completion_give_up(struct completion *c, const struct api_error *e);
 
 /* Take an event of choice i. The last end leads to END. */
 void completion_on_event(struct engine_caller *client, uint32_t i, const struct event *e);

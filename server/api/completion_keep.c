@@ -3,6 +3,7 @@
 #include "server/api/completion_impl.h"
 
 #include "core/base/err.h"
+#include "core/base/hold.h"
 #include "core/base/json.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
@@ -48,6 +49,7 @@ static void on_begin(struct worker_job *job)
                                          .body = &k->first,
                                          .input = &c->api.request.input};
 
+    hold_here("QUIRE_DEBUG_HOLD_RESPONSE");
     if (k->first.err < 0)
         api_error_no_memory(&k->begin_error);
     else
@@ -59,15 +61,11 @@ static void after_begin(struct worker_job *job)
 {
     struct completion_keep *k = list_entry(job, struct completion_keep, begin);
     struct completion *c = completion_of(k);
-    struct http_call *call = c->api.call;
 
-    if (k->begin_error.status != 0) {
-        completion_fail(c, &k->begin_error);
-        completion_abandon(c);
-    } else if (is_background(c) && call != NULL) {
-        c->api.call = NULL;
-        http_call_reply(call, 200, "application/json", &k->first);
-    }
+    if (k->begin_error.status != 0)
+        completion_give_up(c, &k->begin_error);
+    else if (is_background(c) && c->api.call != NULL)
+        http_call_reply(completion_take_call(c), 200, "application/json", &k->first);
     buf_release(&k->first);
 }
 
@@ -75,8 +73,11 @@ static void on_cancel(struct response_run *run)
 {
     struct completion_keep *k = list_entry(run, struct completion_keep, run);
 
+    struct api_error e;
+
+    api_error_set(&e, 409, NULL, "cancelled", "the response was cancelled before it was stored");
     completion_save_end(completion_of(k), true);
-    completion_abandon(completion_of(k));
+    completion_give_up(completion_of(k), &e);
 }
 
 void completion_keep_begin(struct completion *c)

@@ -200,9 +200,12 @@ static void put_off(void *ud)
 {
     struct completion *c = ud;
 
+    struct api_error e;
+
     c->saving.is_put_off = true;
     if (!c->saving.has_stream) {
-        completion_abandon(c);
+        api_error_set(&e, 503, NULL, NULL, "the server is shutting down");
+        completion_give_up(c, &e);
         return;
     }
     c->saving.request = NULL;

@@ -116,7 +116,7 @@ static uint64_t number_frames(struct completion *c, struct buf *numbered)
 /* The client is too slow, or there is no memory. */
 static void cut_frame(struct completion *c, int rc)
 {
-    struct http_call *call = c->api.call;
+    struct http_call *call = completion_take_call(c);
     char id[280];
 
     log_warn("http", "event=stream_cut id=%s reason=%s",

@@ -198,3 +198,19 @@ def test_a_client_that_leaves_takes_its_parse_job_along(start, tmp_path):
     s.wait_until(is_over, what="end")
     assert s.get("/ready").status == 200
     assert s.metrics()["quire_prompt_tokens_total"] == 0, "nothing was computed for nobody"
+
+
+def test_a_background_response_whose_row_is_being_written(start, tmp_path):
+    """Its client waits for the row when the server is stopped: it gets an answer, and the next process the request."""
+    h = Held(start, tmp_path, "QUIRE_DEBUG_HOLD_RESPONSE", "--responses-db", tmp_path / "responses.db",
+             "--requests-db", tmp_path / "requests.db")
+    replies = []
+    asks = threading.Thread(target=lambda: replies.append(h.server.post("/v1/responses", {
+        "input": "Once", "background": True, "max_output_tokens": 100000, "ignore_eos": True})))
+    asks.start()
+    h.server.wait_until(lambda m: m["quire_requests_running"] == 1, what="running")
+    h.server.process.send_signal(signal.SIGTERM)
+    asks.join(60)
+    assert not asks.is_alive() and replies[0].status == 503 and "shutting down" in replies[0].json["error"]["message"]
+    h.let_go()
+    assert h.server.process.wait(60) == 0

@@ -157,7 +157,7 @@ def test_room_is_told(start, path):
     assert few.returncode == 2 and "recurrent states" in few.stderr
     s = start("--state-memory", str(7 * plan["state_bytes"]), model=path)
     assert s.get("/props").json["total_slots"] == 3
-    assert "max_sequences is 3 instead of 256" in s.read_log()
+    assert "max_sequences is lowered to 3 instead of 256" in s.read_log()
     assert "state_slots=7" in s.read_log()
     assert s.get("/debug/kv").json["states"]["total"] == 7
 
