@@ -166,7 +166,7 @@ static void end_drain(struct server *s)
         server_stop(s, "reason=drain_ms");
 }
 
-/* Reads of adapters stop at the next row; a disk that does not answer is left behind. */
+/* Reads of adapters stop at the next row; a read that hangs is not waited for. */
 static void end_or_abandon(struct server *s)
 {
     if (!is_reading(s)) {

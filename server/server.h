@@ -42,7 +42,7 @@ void server_attach(struct server *s, uint32_t i, struct queue *q);
 void server_ready(struct server *s);
 
 /* After the settings were read again, on the I/O thread; server_settle() follows. _add_model: a
- * model behind the others, whose id is new: 0, or a negative ERR_* with a sentence. _change_model:
+ * model after the others, whose id is new: 0, or a negative ERR_* with a sentence. _change_model:
  * settings of model i that need no new load have changed; with `reloads` others have too.
  * _remove_model: model i is no longer served. */
 int server_add_model(struct server *s, const struct server_model *model, char *err,

@@ -71,7 +71,7 @@ void completion_count_usage(struct completion *c)
 
 /* ---- events ---- */
 
-/* True: the choice has generated for t_max_predict_ms. It may always end its first line. */
+/* True: the choice has generated for t_max_predict_ms. It may always complete its first line. */
 static bool has_run_out(const struct completion *c, struct choice *choice)
 {
     const uint64_t most_us = (uint64_t)c->api.request.params.t_max_predict_ms * 1000;

@@ -466,7 +466,7 @@ void batch_run_post(struct batch_run *run, uint32_t n_lines)
     if (run->has_job || run->phase == BATCH_OVER || clock_us() < run->retry_us ||
         (run->phase == BATCH_RUNNING && !wants_lines && !batch_run_has_answers(run)))
         return;
-    list_move_back(&run->handed, &run->answered); /* behind those that could not be written */
+    list_move_back(&run->handed, &run->answered); /* after those that could not be written */
     run->answered_bytes = 0;
     run->n_wanted = wants_lines ? n_lines - run->n_ready : 0;
     run->has_read_all = run->has_all;

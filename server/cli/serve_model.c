@@ -295,7 +295,7 @@ int served_init(struct served *m, const struct config *c, uint32_t i, hub_find_f
 
 /* ---- loading ---- */
 
-/* A thread of the block store that hangs is left behind, with the memory that it uses. */
+/* A thread of the block store that hangs is abandoned, and the memory that it uses is not freed. */
 static void release_loaded(struct served *m)
 {
     engine_loop_destroy(&m->loop);

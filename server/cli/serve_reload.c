@@ -2,7 +2,7 @@
  *
  * begin_reading() on the I/O thread copies what the reader needs to know of the models;
  * read_again() on a pool thread parses all settings and prepares `next` for known models, and new
- * models behind the served ones; apply() on the I/O thread then compares and puts them into force.
+ * models after the served ones; apply() on the I/O thread then compares and puts them into force.
  * If reading fails, everything prepared is dropped and the settings in force do not change.
  */
 #include "server/cli/serve_reload.h"

@@ -27,7 +27,7 @@ int listen_open(const char *host, uint16_t port, int *fd, uint16_t *bound, char 
 bool listen_is_loopback(int fd);
 
 /* listen_open() for a Unix socket with the permissions `mode`. An existing socket without a
- * listening process was left behind, and is replaced. Any other file is left alone. */
+ * listening process is a leftover, and is replaced. Any other file is left alone. */
 int listen_unix(const char *path, mode_t mode, int *fd, struct socket_file *file, char *err,
                 size_t err_len);
 

@@ -271,7 +271,7 @@ static void compare_models(struct top_reading *r, const struct top_reading *befo
     }
 }
 
-/* Lists of requests change little from one reading to the next: the search begins behind the last
+/* Lists of requests change little from one reading to the next: the search begins after the last
  * one found. */
 static const double *find_request(const struct top_reading *r, const struct top_request *q,
                                   uint32_t *at)

@@ -46,7 +46,7 @@ bool top_screen_end(struct top_screen *s);
 void top_screen_text(struct top_screen *s, enum top_style style, const char *text);
 void top_screen_printf(struct top_screen *s, enum top_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* A text in a field, cut or padded, and a blank behind it. width as printf's %*s: below 0, the text
+/* A text in a field, cut or padded, followed by a blank. width as printf's %*s: below 0, the text
  * is at the left; what is at the right is ASCII. */
 void top_screen_cell(struct top_screen *s, enum top_style style, int width, const char *text);
 void top_screen_end_line(struct top_screen *s);

@@ -45,8 +45,7 @@ static struct pattern_item *pattern_add(struct call_pattern *p, enum pattern_kin
     return item;
 }
 
-/* Reads the item's text, whose opening quote stands at *line; moves *line behind the closing
- * one. */
+/* Reads the item's text, whose opening quote stands at *line; moves *line past the closing one. */
 static const char *parse_text(struct pattern_item *item, char **line)
 {
     item->text = family_unquote(line, &item->n);

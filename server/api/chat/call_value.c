@@ -450,7 +450,7 @@ void call_value_add_text(struct buf *out, const char *text, size_t n, unsigned t
 
 /* ---- ends ---- */
 
-/* Skips a string up to behind the family's closing quote, or to where that quote may begin. */
+/* Skips a string past the family's closing quote, or to where that quote may begin. */
 static bool skip_quoted(struct call_value_scan *s, const char *text, size_t n)
 {
     const char *close = s->family->quotes[1];

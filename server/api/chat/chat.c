@@ -461,7 +461,7 @@ static const char *trimmed(const char *text, size_t *n)
     return text;
 }
 
-/* Cuts the prompt behind the last message's content, so that the model continues that message. */
+/* Cuts the prompt after the last message's content, so that the model continues that message. */
 static int cut_behind_content(const struct params *p, struct buf *out, size_t from,
                               struct api_error *e)
 {

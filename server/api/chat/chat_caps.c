@@ -254,7 +254,7 @@ int chat_caps_probe(struct chat_caps *out, const struct template *t, const char 
 
 /* ---- the family */
 
-/* Returns where the answer begins in the output with a call: behind the part that equals the output
+/* Returns where the answer begins in the output with a call: after the part that equals the output
  * for the question alone, less a tag that this cuts. */
 static size_t find_answer(const struct buf *question, const struct buf *with_call)
 {

@@ -29,8 +29,9 @@ struct chat_tokens {
 
 /* The forms of values that a template accepts; see chat_caps.h. */
 struct chat_caps {
-    bool knows_system;     /* else a system message goes into the user's message behind it */
-    bool late_system;      /* a system message may come behind others; else it goes into the user's
+    bool knows_system;     /* false: a system message is put into the user's message that follows
+                            * it */
+    bool late_system;      /* a system message may follow others; else it goes into the user's
                             * message directly before it, or into the next one */
     bool knows_developer;  /* else that role becomes system */
     bool typed_content;    /* contents are lists of parts, not strings */

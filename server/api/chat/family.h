@@ -90,7 +90,7 @@ bool family_has_mark(const struct family *f, const char *name, size_t n);
 const char *family_header_word(const struct call_pattern *header);
 
 /* Reads a text in quotes, for patterns too: *line stands on the quote. Resolves escapes in place,
- * appends a NUL and moves *line behind the closing quote. NULL: there is none. */
+ * appends a NUL and moves *line past the closing quote. NULL: there is none. */
 const char *family_unquote(char **line, size_t *n);
 
 /* ---- the built-in families; family_table.c ---- */

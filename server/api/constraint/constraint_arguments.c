@@ -315,7 +315,7 @@ static bool pattern_argument(const struct calls_tool *t, const struct call_patte
 
 /* ---- keys ---- */
 
-/* Returns the first byte of the text behind the key, which the key cannot have: it would end
+/* Returns the first byte of the text after the key, which the key cannot have: it would end
  * there. */
 static char end_of_key(const struct call_pattern *p, bool *is_bare)
 {

@@ -276,7 +276,7 @@ static bool is_set(const cJSON *calls, const char *name)
     return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(calls, name));
 }
 
-/* Writes a text of that schema, behind the header of the final channel if the family has
+/* Writes a text of that schema, after the header of the final channel if the family has
  * channels. */
 static struct grammar_piece answer_piece(const struct calls_tool *t, const cJSON *answer)
 {

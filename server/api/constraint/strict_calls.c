@@ -39,8 +39,8 @@ static bool wants_thoughts(const struct params *p)
     return chat_wants_thoughts(p) && p->thinking_budget > 0;
 }
 
-/* Must a format without tools stand behind the header of a family's final channel? Not if thinking
- * is off: then the prompt ends with that header. */
+/* Must a format without tools follow the header of a family's final channel? Not if thinking is
+ * off: then the prompt ends with that header. */
 static bool wants_final_channel(const struct params *p, const struct family *f)
 {
     return f != NULL && f->has_channels && (p->form & PARAMS_TURNS) != 0 && wants_thoughts(p) &&
@@ -138,7 +138,7 @@ static void add_words(cJSON *list, const struct family *f)
     }
 }
 
-/* Appends the end of the group of names, and the text behind a name. */
+/* Appends the end of the group of names, and the text after a name. */
 static void add_behind_name(struct buf *b, const struct call_pattern *p)
 {
     uint32_t i = 0;

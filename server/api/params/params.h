@@ -111,7 +111,7 @@ struct resume_spec { /* an earlier answer that the request continues */
     char id[PARAMS_MAX_ANSWER_ID + 1]; /* "": the answer gets a new id */
     int64_t created;                   /* Unix seconds, 0: now */
     /* is_restored: an earlier process had begun the request. With has_past the first n_past tokens
-     * are those of the body; the tokens behind them are sent to the client again. */
+     * are those of the body; the tokens after them are sent to the client again. */
     bool is_restored, has_past;
     uint32_t n_past;
     uint32_t finish; /* enum finish, if `tokens` is the whole answer; else FINISH_NONE */
@@ -179,7 +179,8 @@ struct params {
                            * fit; 0 = no prompt is cut */
     bool cuts_end;        /* cut prompts lose their end, not their beginning */
     int32_t n_keep;       /* context shift: the first tokens, which stay; -1: the prompt */
-    uint32_t n_discard;   /* context shift: tokens behind them that go; 0: half of the rest */
+    uint32_t n_discard;   /* context shift: tokens after the kept ones that are discarded; 0: half
+                           * of the rest */
     bool ends_with_context; /* the context is not shifted */
     uint32_t max_context; /* tokens of prompt and answer; 0 = as many as there is room for */
     bool drops_messages;  /* a conversation that is too long loses its oldest messages */

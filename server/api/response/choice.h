@@ -31,7 +31,8 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     float *pooled;      /* [n_embd] of an embedding; the engine's until the request ends */
     uint32_t n_pooled;  /* vectors; with is_each, or if several, one for each token */
     bool is_each;
-    float *labels;      /* [n_labels] of the classifier, behind the vectors; NULL: not asked for */
+    float *labels;      /* [n_labels] outputs of the classifier, in memory after the vectors; NULL:
+                         * not asked for */
     uint32_t second_at; /* index of the second of two texts, or 0 */
     uint64_t pooled_bytes; /* bytes of vectors and labels */
     bool thinks;        /* a chat's prompt ends inside a thought */
@@ -47,7 +48,7 @@ struct choice_rules { /* shared by all choices of a request */
     const struct output_style *style; /* style of a chat; NULL: the text is not parsed */
     const struct call_tools *tools;   /* tools that were offered, or NULL */
     bool finds_calls;                 /* tools were offered */
-    bool has_forced_call;             /* only a call may come, behind a thought */
+    bool has_forced_call;             /* only a call may come, after a thought */
     bool insists;                     /* only a call in the family's format may come */
     const char *forced_name;          /* name of the function, NULL: any */
     bool has_one_call;                /* the first call ends the text */
