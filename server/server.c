@@ -421,7 +421,7 @@ static int check_slot_folder(const struct server *s, char *err, size_t err_len)
     return ERR_IO;
 }
 
-/* Open keys, tenants and certificates. */
+/* Open keys and certificates, and set up the checks of auth.h. */
 static int open_locks(struct server *s, char *err, size_t err_len)
 {
     int rc = 0;

@@ -68,8 +68,8 @@ struct server {
     char reload_err[512];
     struct model_set set;                    /* of `models` */
     struct http_sockets sockets; /* sockets that were open before this process */
-    bool sockets_stay;           /* the sockets of `sockets` belong to systemd, and are not closed
-                                  * for others */
+    bool sockets_stay;           /* `sockets` belong to systemd, and stay open for the next
+                                  * process */
     struct handover handover;
     bool has_handover; /* `handover` is open */
     bool is_handed;    /* another process has the sockets */

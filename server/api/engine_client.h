@@ -71,7 +71,7 @@ struct engine_client { /* completions and endpoints read its members */
                                        * whose time is over */
     struct queue *queue;              /* NULL until it is attached */
     bool is_draining;
-    bool is_stopping;       /* the second SIGTERM came: the server cancels requests */
+    bool is_stopping;       /* the second signal to stop came: the server cancels requests */
     uint32_t n_jobs;        /* calls that exist, also those whose client has disconnected */
     uint64_t used_us;       /* clock_us() at which the last call ended */
     void (*idle)(void *ud); /* called when n_jobs becomes 0; it must not free the client; or NULL */
