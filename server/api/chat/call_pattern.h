@@ -127,7 +127,7 @@ enum pattern_verdict pattern_match(const struct family *f, const struct call_pat
                                    uint32_t first, const char *text, size_t at, size_t n,
                                    struct pattern_found *out);
 
-/* Does one of the texts stand at text[at..n)? White space before it is skipped, unless the text
+/* Check for one of the texts at text[at..n). White space before it is skipped, unless the text
  * itself begins with some. */
 enum pattern_verdict pattern_texts_at(const struct pattern_texts *texts, const char *text,
                                       size_t at, size_t n);

@@ -38,12 +38,13 @@ struct chat_caps {
     bool string_arguments; /* arguments of calls are JSON text, not objects */
     bool null_content;     /* an empty content beside calls is null, not "" */
     bool full_tools;       /* a tool has a description and parameters, and these have one each */
-    bool no_tools_unset;   /* without tools the variable is undefined, not null */
+    bool no_tools_unset;   /* without tools the template's variable `tools` is undefined, not
+                            * null */
     bool refuses_none;     /* an effort of "none" is left out */
     bool prints_tools, prints_calls;
 };
 
-/* Should the model think? The client's enable_thinking or thinking decides, then Anthropic's
+/* True: the model shall think. The client's enable_thinking or thinking decides, then Anthropic's
  * switch, then the effort (none: no), then the settings; if nothing is set, yes. */
 bool chat_wants_thoughts(const struct params *p);
 

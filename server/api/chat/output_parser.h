@@ -48,14 +48,14 @@ struct output_style output_style_of(const struct family *family, const char *cha
 void output_style_find_closing(struct output_style *style, const struct family *thinker,
                                const char *chat_template);
 
-/* Can the parser tell thoughts from text in the model's answers? */
+/* True: the parser can tell thoughts from text in the model's answers. */
 bool output_style_has_thoughts(const struct output_style *style);
 
-/* Is the name part of a mark of the style? Some vocabularies have it as a control token, which the
- * parser must see nevertheless. */
+/* True: `name` is a part of a mark of the style. Some vocabularies have it as a control token,
+ * which the parser must see nevertheless. */
 bool output_parser_is_mark(const struct output_style *style, const char *name, size_t n);
 
-/* Does the rendered prompt end inside reasoning, which the answer then continues? */
+/* True: the rendered prompt ends inside a thought, which the answer then continues. */
 bool output_parser_prompt_thinks(const struct output_style *style, const char *prompt, size_t n);
 
 /* True: the rendered prompt ends after a finished thought. */
@@ -158,23 +158,23 @@ void output_parser_insist(struct output_parser *s, const char *name);
 void output_parser_release(struct output_parser *s);
 
 void output_parser_feed(struct output_parser *s, const char *text, size_t n);
-/* The answer has ended: all text that was held back comes out. */
+/* Called when the answer has ended: all text that was held back becomes output. */
 void output_parser_end(struct output_parser *s);
 
-/* Is there anything that was not sent? */
+/* True: there is output that was not sent. */
 bool output_parser_has_more(const struct output_parser *s);
 /* Marks everything so far as sent. */
 void output_parser_clear(struct output_parser *s);
 /* Rebuilds the pieces after the text was changed: the unsent text becomes one piece, and unsent
  * calls follow it. */
 void output_parser_flatten(struct output_parser *s);
-/* Was every call finished? */
+/* True: the model has finished every call. */
 bool output_parser_calls_are_whole(const struct output_parser *s);
 /* Bytes of memory that the parser holds. */
 size_t output_parser_bytes(const struct output_parser *s);
-/* Is the model inside a thought now? */
+/* True: the answer is inside a thought now. */
 bool output_parser_is_thinking(const struct output_parser *s);
-/* The first error, after which text was lost, or 0. */
+/* Return the first error, after which text was lost, or 0. */
 int output_parser_error(const struct output_parser *s);
 
 /* Appends the text of a custom tool's call: the string `input` of its arguments, as far as it was

@@ -264,7 +264,7 @@ struct params_limits {
 void params_set_defaults(struct params *p, enum params_form form,
                          const struct sampling_defaults *defaults);
 
-/* Is the prompt a conversation? The prompt of an embedding may be one, too. */
+/* True: the prompt is a conversation, as that of an embedding may be. */
 bool params_has_turns(const struct params *p);
 
 /* Parse the body, an object. 0, or a negative ERR_* with *e filled. params_release() in both
@@ -286,10 +286,10 @@ cJSON *params_tool_schema(const struct tool *tool);
  * calls? */
 bool params_has_answer_format(const struct params *p);
 
-/* Does an item of Responses' input refer to a kept one? */
+/* True: an item of Responses' input refers to a kept item. */
 bool params_is_reference(const cJSON *item);
 
-/* Is it a name of the model: its own, an alias, or either with Ollama's tag ":latest"? */
+/* True: it is a name of the model: its own, an alias, or either with Ollama's tag ":latest". */
 bool params_is_model(const char *own, const char *aliases, const char *name);
 
 /* The i-th prompt of any form but PARAMS_TURNS and PAIRS: a string, an array of ids (and strings)
