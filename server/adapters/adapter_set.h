@@ -65,7 +65,7 @@ struct adapter_choice {
 /* Copy the name of the adapter with that id. False: there is none. */
 bool adapter_set_name(const struct adapter_set *s, uint32_t id,
                       char name[ADAPTER_SET_MAX_NAME + 1]);
-/* Return the adapter of requests that name none, as adapter_set_apply() has set it. */
+/* Write the adapter of requests that name none to *out, as adapter_set_apply() has set it. */
 void adapter_set_default(const struct adapter_set *s, struct adapter_choice *out);
 int adapter_set_apply(struct adapter_set *s, const struct adapter_choice *choice,
                       struct api_error *e);

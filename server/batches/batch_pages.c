@@ -198,7 +198,7 @@ static void tell_runner(const struct asker *a)
         return;
     record = mem_calloc(1, sizeof(*record));
     if (record == NULL)
-        return; /* the server stops: the next process runs the batch */
+        return; /* no memory: the next process runs the batch */
     memcpy(record->id, a->id, sizeof(record->id));
     (void)batch_runner_add(a->pages->runner, record, BATCH_LOADING);
     mem_free(record);

@@ -52,7 +52,7 @@ static bool has_expired(const struct batch_run *run)
     return run->record.expires_s > 0 && (int64_t)clock_unix_s() >= run->record.expires_s;
 }
 
-/* End the batch if it is due; false: it has ended. */
+/* Decide if the batch ends now, and how; free a run that is over. False: it was freed. */
 static bool settle_run(struct batch_runner *r, struct batch_run *run)
 {
     if (run->has_job || run->phase == BATCH_LOADING)

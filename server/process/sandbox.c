@@ -168,7 +168,8 @@ void sandbox_read(struct sandbox_paths *p, const char *path)
         add_path(p, path, LANDLOCK_READ, R_OK);
 }
 
-/* Return the folder of a path, without slashes at its end; "" for a file directly in /. */
+/* Write the folder of a path, without slashes at its end, to folder[]; "" for a file directly in
+ * /. */
 static void folder_of(const char *path, char folder[PATH_MAX])
 {
     size_t n = strlen(path);

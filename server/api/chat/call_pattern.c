@@ -188,7 +188,7 @@ static size_t skip_pattern_blanks(const char *text, size_t at, size_t n)
     return at;
 }
 
-/* Does `what` stand at text[at..n)? */
+/* Check that `what` stands at text[at..n). */
 static enum pattern_verdict text_at(const char *what, const char *text, size_t at, size_t n)
 {
     const size_t len = strlen(what), left = n - at;
@@ -230,8 +230,8 @@ static bool is_key_char(char c)
     return (unsigned char)c >= 0x20 && strchr("<>{}[]()\"'`,;|\\", c) == NULL;
 }
 
-/* May the next text begin with c? A hole then ends even if the text does not follow, so that of
- * several patterns the wrong one fails. */
+/* True: the next text may begin with c. A hole then ends even if the text does not follow, so that
+ * of several patterns the wrong one fails. */
 static bool is_first(const struct pattern_texts *next, char c)
 {
     for (uint32_t i = 0; i < next->n; i++)

@@ -334,7 +334,7 @@ static int create_one(struct chat **out, const struct chat_options *options,
     return 0;
 }
 
-/* Does the model have both "default" and "tool_use", and no setting chooses between them? */
+/* True: the model has both "default" and "tool_use", and no setting chooses between them. */
 static bool has_tool_use(const struct chat_options *options, const struct tokenizer *t)
 {
     return options->template[0] == '\0' && (options->name == NULL || options->name[0] == '\0') &&

@@ -94,7 +94,7 @@ static void add_parts(const struct source *c, const struct chat_message *m, stru
 }
 
 /* Makes the list of parts of a message, with the system messages that are merged into it before and
- * behind. */
+ * after its own. */
 static struct value parts_of(const struct source *c, const struct chat_message *m,
                              uint32_t n_behind)
 {

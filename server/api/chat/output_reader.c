@@ -343,7 +343,7 @@ static enum output_verdict read_between(struct output_parser *s)
     return reader_leave(s);
 }
 
-/* Does the call end at held[at]? */
+/* Match the end of the call at held[at]. */
 static enum pattern_verdict match_tail(const struct output_parser *s, size_t at,
                                        struct pattern_found *found)
 {
@@ -546,7 +546,7 @@ static enum output_verdict read_argument(struct output_parser *s)
                : break_arguments(s);
 }
 
-/* May the value have tags within it? */
+/* True: the value may have tags within it. */
 static bool has_tags(const struct output_parser *s)
 {
     const struct call_pattern *p = argument_pattern_of(s);
@@ -642,8 +642,8 @@ static size_t without_optional(const struct output_parser *s, size_t at)
     return at;
 }
 
-/* Is the closing text at held[at] really the value's end? Another argument or the call's end must
- * follow; else the text is part of the value. */
+/* Check that the closing text at held[at] is the value's end. Another argument or the call's end
+ * must follow; else the text is part of the value. */
 static enum pattern_verdict match_value_end(const struct output_parser *s, size_t at, size_t *end)
 {
     const struct family *f = family_of(s);
@@ -678,9 +678,9 @@ static void grow_string(struct output_parser *s, size_t sure)
     s->reader.at = s->reader.at > sure ? s->reader.at - sure : 0;
 }
 
-/* Is held[at] inside a string of a list or an object, where any text may stand? Only the value of
- * an argument that may have such a type is a list or an object; in others a bracket is just the
- * first character. */
+/* True: held[at] is inside a string of a list or an object, where any text may stand. Only the
+ * value of an argument that may have such a type is a list or an object; in others a bracket is
+ * just the first character. */
 static bool is_in_json_string(struct output_parser *s, size_t at)
 {
     struct output_reader *r = &s->reader;

@@ -156,7 +156,7 @@ static struct grammar_piece item_piece(const struct calls_tool *t, const struct 
     }
 }
 
-/* Is item i one of the texts at which a lazy grammar begins? They complete a trigger as plain
+/* True: item i is one of the texts at which a lazy grammar begins. They complete a trigger as plain
  * texts. */
 static bool is_trigger(const struct family *f, const struct call_pattern *p, uint32_t i)
 {

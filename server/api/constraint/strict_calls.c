@@ -81,14 +81,14 @@ static void add_tool(cJSON *list, const struct params *p, const struct tool *too
     json_put(list, NULL, it);
 }
 
-/* May a call be of this tool? */
+/* True: a call may be of this tool. */
 static bool is_chosen(const struct params *p, const struct tool *tool)
 {
     return p->tool_choice != TOOL_CHOICE_NONE &&
            (p->tool_choice != TOOL_CHOICE_NAMED || strcmp(tool->name, p->tool_name) == 0);
 }
 
-/* Does the family allow one call only? Llama's templates take one call a turn. */
+/* True: the family allows one call only. Llama's templates take one call a turn. */
 static bool is_single(const struct family *f)
 {
     return f->is_bare && f->section.n == 0 &&
@@ -188,8 +188,8 @@ static void add_triggers(cJSON *to, const struct params *p, const struct family 
         add_bare_trigger(list, p, f);
 }
 
-/* Can required calls be written in the family's format? Else they are a list of JSON, which has no
- * marks and no limits. */
+/* True: required calls can be written in the family's format. Otherwise they are a list of JSON,
+ * which has no marks and no limits. */
 static bool can_force(const struct params *p, const struct family *f)
 {
     const struct call_pattern *call = f != NULL && f->n_calls > 0 ? &f->calls[0] : NULL;

@@ -182,7 +182,7 @@ static bool skip_head(struct lark *l)
     return false;
 }
 
-/* Does the token begin another rule or a directive? */
+/* True: the token begins another rule or a directive. */
 static bool begins_statement(struct lark *l)
 {
     const char *at = l->at;
