@@ -30,9 +30,9 @@ struct model_life {
                                   * comes_back: then it is loaded again */
     bool is_known, is_looked_at; /* its files are known, were looked at: see struct model_view */
     uint64_t files, bytes;    /* number and bytes of its files, from the last look */
-    uint64_t looked_us, asked_us, ready_us, begin_us; /* times of the last look, the last operator's
-                                                       * request, the end of the last load, the
-                                                       * begin of the present one */
+    uint64_t looked_us, asked_us, ready_us, begin_us; /* times of the last look, the latest
+                                                       * model_set_want(), the end of the last load,
+                                                       * the begin of the present one */
     uint64_t idle_us;         /* idle time after which it is unloaded; UINT64_MAX: never */
     uint64_t load_us;         /* duration of the last load */
     uint64_t n_loads, n_unloads, n_failures, all_load_us;
