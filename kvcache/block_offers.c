@@ -3,8 +3,8 @@
  * Order of memory. The ring: the engine stores `tail` with release after it has filled an offer,
  * the store's thread loads it with acquire before it reads one, and the other way round with
  * `head`. The ages: the engine adds to an age, then has a release fence, before it, or a thread
- * that it hands the block to, writes the block; the reader loads ages with acquire before the
- * bytes, and again behind an acquire fence after them. The addition alone does not suffice,
+ * that it hands the block to, writes the block; the reader loads the ages with acquire, reads the
+ * bytes, and after an acquire fence loads the ages again. The addition alone does not suffice,
  * whatever its memory order: on aarch64 another thread may see a later store first.
  */
 #include "kvcache/block_offers.h"

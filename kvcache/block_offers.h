@@ -15,7 +15,7 @@
  * finds it in the index. After block_offers_renew() every record is, because a store that was
  * unreachable may have lost its records.
  *
- * Thread: each function says whose it is.
+ * Thread: the headings below say which thread may call a function.
  * Memory: taken in block_offers_create(): 8 bytes a block, 650 an offer.
  */
 #ifndef KVCACHE_BLOCK_OFFERS_H
@@ -31,7 +31,7 @@ struct kv_store;
 struct block_offers;
 
 struct block_offer {
-    struct prefix_hash before, last; /* as in struct kv_record_key */
+    struct prefix_hash before, last; /* chain hashes before the first block and of the last one */
     block_id blocks[KV_RECORD_MOST];
     uint32_t ages[KV_RECORD_MOST];
     int32_t ids[KV_RECORD_MOST * BLOCK_TOKENS];
@@ -48,13 +48,14 @@ size_t block_offers_bytes(uint32_t n_blocks, uint32_t n_offers);
 /* ---- engine thread ---- */
 
 uint32_t block_offers_record_blocks(const struct block_offers *o);
-/* Was the record that ends with this block offered, or did it come from the store? */
+/* True: the record that ends with block `last` was offered, or came from the store. */
 bool block_offers_is_known(const struct block_offers *o, block_id last);
 void block_offers_set_known(struct block_offers *o, block_id last);
 /* Offer blocks[record_blocks], which are all in the index, with their tokens. */
 void block_offers_add(struct block_offers *o, const block_id *blocks, struct prefix_hash before,
                       struct prefix_hash last, const int32_t *ids);
-/* A block leaves the index. Called before its bytes may change. */
+/* Note that a block leaves the index, so that copies of it become invalid. Called before its bytes
+ * may change. */
 void block_offers_forget(struct block_offers *o, block_id block);
 
 /* ---- the store's thread ---- */
@@ -62,13 +63,14 @@ void block_offers_forget(struct block_offers *o, block_id block);
 /* Sleep until there may be an offer, block_offers_wake() was called, or most_ms have passed. */
 void block_offers_wait(struct block_offers *o, uint32_t most_ms);
 bool block_offers_take(struct block_offers *o, struct block_offer *out);
-/* Copy the blocks, one behind the other; false: one of them has left the index. */
+/* Copy the bytes of the offer's blocks to out[], without gaps. False: a block has left the
+ * index. */
 bool block_offers_copy(const struct block_offers *o, const struct block_offer *offer,
                        const struct kv_store *kv, uint8_t *out);
 
 /* ---- any thread ---- */
 
-/* Let every record be offered again: none counts as known any more. */
+/* Mark every record as not offered, so that all are offered again when sequences find them. */
 void block_offers_renew(struct block_offers *o);
 
 void block_offers_wake(struct block_offers *o);

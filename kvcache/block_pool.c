@@ -27,7 +27,7 @@ struct block {
 struct block_pool {
     enum block_placement placement;
     uint32_t n_blocks, n_held, n_cached, n_pinned, peak_held;
-    block_id last; /* block handed out last; round robin continues behind it */
+    block_id last; /* block handed out last; round robin continues after it */
     uint64_t n_taken, n_given, n_evicted;
     struct id_set free;
     struct block *blocks; /* [n_blocks + 1] by id; [0] heads the ring: newer = the oldest */
@@ -123,7 +123,8 @@ static void take_run(struct block_pool *p, block_id first, uint32_t n, block_id 
     }
 }
 
-/* Take the next n free blocks from `from` on, wrapping: first fit and round robin. */
+/* Take the next n free blocks from id `from` on, wrapping at the end. For first fit and round
+ * robin. */
 static void take_next(struct block_pool *p, uint32_t n, block_id from, block_id *ids)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -135,8 +136,8 @@ static void take_next(struct block_pool *p, uint32_t n, block_id from, block_id 
     }
 }
 
-/* The first block of the smallest free run that holds n, else of the largest; the lowest among
- * equals. *len: its length. */
+/* Return the first block of the smallest run of free blocks that has n, or else of the largest run;
+ * the lowest among equals. *len: the run's length. */
 static block_id best_run(const struct block_pool *p, uint32_t n, uint32_t *len)
 {
     block_id best = BLOCK_NONE;
@@ -215,7 +216,8 @@ static bool can_give(const struct block_pool *p, block_id id)
            (b->holders > 1 || b->pins == 0);
 }
 
-/* Can all n blocks be given back, and is none of them listed twice? Leaves no marks behind. */
+/* True: all n blocks can be given back, and none is listed twice. Its marks are cleared at the
+ * end. */
 static bool can_give_all(struct block_pool *p, const block_id *ids, uint32_t n)
 {
     uint32_t seen = 0;
@@ -241,8 +243,8 @@ int block_pool_give(struct block_pool *p, const block_id *ids, uint32_t n)
 {
     if (!can_give_all(p, ids, n))
         return ERR_INVAL;
-    /* Backwards: the block cached first is evicted first, and children come after their parents in
-     * the list. */
+    /* From last to first: children follow their parents in the list, and the block that is cached
+     * first is evicted first. */
     for (uint32_t i = n; i-- > 0;)
         if (--p->blocks[ids[i]].holders == 0)
             give_last(p, ids[i]);

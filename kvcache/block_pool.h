@@ -13,7 +13,7 @@
  * order. A held or cached block can also be pinned: then it is neither given back nor evicted until
  * it is unpinned (the source of a copy, while room for the copy is made).
  *
- * Placement, that is, which of the free blocks are handed out (the tests hold the exact ids):
+ * Placement, that is, which of the free blocks are handed out (the tests check the exact ids):
  *   first fit    the lowest free ids
  *   round robin  the next free ids after the last one handed out, wrapping at the end
  *   best fit     the blocks right after `after` while they are free; for the rest the smallest
@@ -49,36 +49,37 @@ struct block_pool_stats {
     uint64_t n_taken, n_given, n_evicted;
 };
 
-/* A pool of n_blocks free blocks, ids 1..n_blocks. ERR_INVAL for 0, ERR_NOMEM. */
+/* Create a pool of n_blocks free blocks, ids 1..n_blocks. ERR_INVAL: n_blocks is 0; ERR_NOMEM. */
 int block_pool_create(struct block_pool **out, uint32_t n_blocks, enum block_placement placement);
 
-/* Blocks still held are the caller's leak: debug builds assert. NULL is allowed. */
+/* No block may be held any more (debug builds assert). *pool may be NULL. */
 void block_pool_destroy(struct block_pool **pool);
 
 /* Take n free blocks, one holder each, into ids[0..n-1]: all or nothing. `after` is the last block
- * of the sequence they are for, or BLOCK_NONE; only best fit looks at it. 0, or ERR_AGAIN with pool
- * and ids[] untouched. Cost: O(n) for first fit and round robin (amortised, whatever the size of
- * the pool), O(n_blocks / 64) a run of neighbours for best fit. */
+ * of the sequence that gets them, or BLOCK_NONE; only best fit reads it. ERR_AGAIN: fewer than n
+ * are free. Cost: first fit and round robin O(n) amortised, best fit O(n_blocks / 64) for each run
+ * of neighbours. */
 int block_pool_take(struct block_pool *pool, uint32_t n, block_id after, block_id *ids);
 
 /* Add a holder to each of n held or cached blocks. ERR_INVAL (id 0, out of range, or free). */
 int block_pool_ref(struct block_pool *pool, const block_id *ids, uint32_t n);
 
-/* Remove a holder from each of n blocks; at the last one the block is free, or cached if it is
- * kept. If several become cached at once, the last in the list is evicted first, so a prefix
- * outlives what follows it. ERR_INVAL, with nothing changed: an id is 0, out of range, not held,
- * twice in the list, or would lose its last holder while pinned. */
+/* Remove a holder from each of n blocks; a block without holders is free, or cached if it is kept.
+ * Of several that become cached at once, the last in the list is evicted first, so that a prefix
+ * stays longer than the blocks after it. ERR_INVAL: an id is 0, out of range, not held, twice in
+ * the list, or would lose its last holder while pinned. */
 int block_pool_give(struct block_pool *pool, const block_id *ids, uint32_t n);
 
-/* Keep the content of a held block after its last holder is gone, or do not keep it any more. A
- * cached block that is no longer kept becomes free, and counts as evicted. ERR_INVAL: not held or
- * cached, or it would become free while pinned. */
+/* keep: the block becomes cached, not free, when its last holder gives it back. !keep undoes that;
+ * a cached block becomes free then, and counts as evicted. ERR_INVAL: the block is not held or
+ * cached, or would become free while pinned. */
 int block_pool_keep(struct block_pool *pool, block_id id, bool keep);
 
-/* The cached block that was used longest ago and is not pinned, or BLOCK_NONE. O(pinned). */
+/* Return the least recently used cached block that is not pinned, or BLOCK_NONE. O(pinned). */
 block_id block_pool_oldest(const struct block_pool *pool);
 
-/* Pin or unpin a block; pins are counted. ERR_INVAL: free or no such block; not pinned. */
+/* Pin or unpin a block; pins are counted. ERR_INVAL: the block is free or does not exist, or
+ * (unpin) is not pinned. */
 int block_pool_pin(struct block_pool *pool, block_id id);
 int block_pool_unpin(struct block_pool *pool, block_id id);
 

@@ -1,9 +1,9 @@
 /* kvcache/id_set.c - see id_set.h.
  *
  * Level 0 has a bit for each number, level l + 1 a bit for each word of level l, set while that
- * word is not 0. Adding stops at the first word that was not empty, removing at the first that
- * stays so. id_set_next() climbs until a word has a member behind the position, then descends to
- * the first member below it with one ctz per level.
+ * word is not 0. Adding stops at the first word that was not empty, removing at the first that is
+ * not empty afterwards. id_set_next() climbs until a word has a member after the position, then
+ * descends to the first member below it with one ctz per level.
  */
 #include "kvcache/id_set.h"
 
@@ -76,7 +76,7 @@ void id_set_remove(struct id_set *s, uint32_t i)
     }
 }
 
-/* The first member below bit i of a level. */
+/* Return the first member that bit i of a level stands for. */
 static uint32_t descend(const struct id_set *s, uint32_t level, uint32_t i)
 {
     while (level > 0) {

@@ -24,7 +24,7 @@ struct id_set {
     uint64_t *words[ID_SET_LEVELS]; /* words[0] holds the members; one allocation for all */
 };
 
-/* An empty set. ERR_INVAL (n is 0 or above 2^31), ERR_NOMEM. */
+/* Create an empty set for numbers 0 .. n-1. ERR_INVAL (n is 0 or above 2^31), ERR_NOMEM. */
 int id_set_init(struct id_set *s, uint32_t n);
 void id_set_release(struct id_set *s);
 
@@ -34,7 +34,7 @@ bool id_set_has(const struct id_set *s, uint32_t i);
 
 /* The smallest member >= from, or ID_SET_NONE. */
 uint32_t id_set_next(const struct id_set *s, uint32_t from);
-/* How many numbers from, from + 1, ... are members without a gap, at most `max`. */
+/* Count the members from, from + 1, ... up to the first gap, at most `max`. */
 uint32_t id_set_run(const struct id_set *s, uint32_t from, uint32_t max);
 
 /* Check that levels and count agree. O(n / 64). */

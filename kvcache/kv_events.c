@@ -1,4 +1,4 @@
-/* kvcache/kv_events.c - a ring, and a walk over the index when the ring has lost something.
+/* kvcache/kv_events.c - a ring, and a walk over the index after an event was dropped.
  *
  * `filled` and `taken` count slots since the start. The writer stores `filled` after the slots
  * (release) and the reader loads it before reading them (acquire); `taken` is stored and loaded the
@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Most entries that one flush sends again: takes less time than a token. */
+/* Most entries that one flush sends again: that takes less time than computing a token. */
 #define RESEND_QUANTUM 512
 
 struct known_origin {
@@ -151,7 +151,8 @@ static void lose(struct kv_events *e)
     e->cursor = 0;
 }
 
-/* Will resending send the entry, or find it gone? Then its change need not be sent. */
+/* True: resending has not reached the entry yet. Its change need not be sent, because resending
+ * will send the entry or find that it has left. */
 static bool is_ahead(const struct kv_events *e, struct prefix_id entry)
 {
     return e->is_resending && entry.n >= e->cursor;

@@ -1,16 +1,18 @@
-/* kvcache/kv_events.h - carries what enters and leaves the prefix index to another thread.
+/* kvcache/kv_events.h - reports the entries that enter and leave the prefix index to another
+ * thread.
  *
  * A bounded ring with one writer, the engine's thread, and one reader. The writer never waits: an
  * event that finds the ring full is dropped, and from then on the whole index is sent again as soon
  * as there is room, a part in each flush: ALL_BEGIN, every entry as STORED, ALL_END. Between these
  * two, changes of entries that were sent again already are sent too, and an entry may be sent
  * before its parent. A reader that begins with an empty set at ALL_BEGIN and applies every event
- * has the whole index at ALL_END; until the first loss it has it all the time.
+ * has the whole index at ALL_END; until the first dropped event its set always equals the index.
  *
  * In a model with several KV groups an entry stands for its block in the first group, which has no
  * window if any group has none.
  *
- * Thread: functions say whose they are. No lock; each side stores its own end of the ring.
+ * Thread: the headings below say which thread may call a function. No lock; each side stores its
+ * own end of the ring.
  * Memory: taken in kv_events_create(): 120 bytes a slot, 16 a block of the cache, 64 KiB.
  */
 #ifndef KVCACHE_KV_EVENTS_H
@@ -31,7 +33,7 @@ enum kv_event_kind { KV_EVENT_STORED = 0, KV_EVENT_REMOVED, KV_EVENT_ALL_BEGIN, 
 struct kv_event {
     enum kv_event_kind kind;
     uint32_t adapter;          /* STORED: kv_events_adapter(); 0: none */
-    uint64_t salt;             /* STORED: salt of its tenant or its cache_salt; 0: none */
+    uint64_t salt;             /* STORED: salt of the tenant or the request's cache_salt; 0: none */
     struct prefix_hash hash;   /* STORED, REMOVED */
     struct prefix_hash before; /* STORED, unless is_first */
     bool is_first;
@@ -54,13 +56,13 @@ struct kv_events;
 int kv_events_create(struct kv_events **out, const struct kv_events_options *options);
 void kv_events_destroy(struct kv_events **e);
 size_t kv_events_bytes(const struct kv_events *e); /* bytes taken at creation; NULL: 0 */
-/* Set the callbacks, before either side begins; neither may wait. The writer calls `wake` when
- * events wait for a reader that sleeps. The reader calls `room` when the writer waits for room: the
- * engine should flush. */
+/* Set the callbacks, before reader and writer begin; a callback may not wait. The writer calls
+ * `wake` when events wait for a reader that sleeps. The reader calls `room` when the writer waits
+ * for room: the engine should flush. */
 void kv_events_on_wake(struct kv_events *e, void (*wake)(void *ud), void *ud);
 void kv_events_on_room(struct kv_events *e, void (*room)(void *ud), void *ud);
 
-/* ---- engine thread; e may be NULL: no events are wanted ---- */
+/* ---- engine thread; e may be NULL: events are off ---- */
 
 /* An entry was inserted (stored), or is about to be removed (removed). */
 void kv_events_stored(struct kv_events *e, const struct prefix_index *x, struct prefix_id entry,
@@ -68,14 +70,14 @@ void kv_events_stored(struct kv_events *e, const struct prefix_index *x, struct 
 void kv_events_removed(struct kv_events *e, const struct prefix_index *x, struct prefix_id entry);
 /* Publish the events written so far to the reader, and continue to send the index again. */
 void kv_events_flush(struct kv_events *e, const struct prefix_index *x);
-/* Is the index being sent again and not yet completely in the ring? */
+/* True: the index is being sent again, and the ring does not have all of it yet. */
 bool kv_events_is_behind(const struct kv_events *e);
 
 /* ---- the reader's thread ---- */
 
 /* Move up to n events into out[]; returns how many. */
 size_t kv_events_take(struct kv_events *e, struct kv_event *out, size_t n);
-/* Called when nothing waits: the next flush with events calls `wake`. False: events came
+/* Called when the ring is empty: the next flush with events calls `wake`. False: events came
  * meanwhile. */
 bool kv_events_sleep(struct kv_events *e);
 const char *kv_events_adapter(const struct kv_events *e, uint32_t adapter); /* NULL for 0 */

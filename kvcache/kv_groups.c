@@ -18,14 +18,14 @@ static uint32_t groups_for(uint32_t n, uint32_t size)
     return (n + size - 1) / size;
 }
 
-/* Do n layers in groups of `size` waste at most a sixteenth of their room? */
+/* True: n layers in groups of `size` waste at most a sixteenth of their blocks. */
 static int is_thrifty(uint32_t n, uint32_t size)
 {
     return 16 * (uint64_t)(groups_for(n, size) * size - n) <= n;
 }
 
-/* The largest number of layers a block that wastes little for both kinds. Ends at 1, which wastes
- * nothing. */
+/* Return the largest number of layers a block with which both kinds waste little. The loop ends at
+ * 1, which wastes nothing. */
 static uint32_t best_size(uint32_t n_full, uint32_t n_window)
 {
     uint32_t size = n_full > n_window ? n_full : n_window;
@@ -75,8 +75,8 @@ uint32_t kv_groups_first(const struct kv_groups *l, uint32_t n_done)
     return end > 0 ? kv_groups_seen(l, end - 1) : 0;
 }
 
-/* The blocks from the one with the oldest token that the token before a block boundary sees, to
- * that boundary, and on to the end of a chunk that begins at the end of the next block. */
+/* Counts the blocks from the oldest one that the token before a block boundary sees up to the end
+ * of a chunk that begins at the end of the block after the boundary. */
 uint32_t kv_groups_width(const struct kv_groups *l, uint32_t chunk)
 {
     const uint64_t width = (uint64_t)block_table_needed(l->window) +

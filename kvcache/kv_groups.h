@@ -1,4 +1,4 @@
-/* kvcache/kv_groups.h - which layers share a block, and how many blocks tokens take.
+/* kvcache/kv_groups.h - which layers share a block, and how many blocks a number of tokens takes.
  *
  * A layer with sliding-window attention never reads the keys of tokens before its window again, so
  * their blocks can be freed; the other layers read all tokens. The layers are therefore assigned to
@@ -11,7 +11,7 @@
  * In a group with the window a sequence that has computed n_done tokens keeps the blocks from
  * kv_groups_first() on: those that a query of the last token before the last block boundary sees,
  * so that another sequence can still continue from that boundary, or compute that token again to
- * choose a different one behind it. These include everything that the next query sees.
+ * choose a different one after it. These include everything that the next query sees.
  *
  * Pure arithmetic.
  *
@@ -26,7 +26,8 @@
 struct kv_groups {
     uint32_t n;        /* groups; 0 counts as 1, so that {0} is one group without a window */
     uint32_t n_window; /* the last groups: those with the window; if all layers have it, n is 1 */
-    uint32_t window;   /* tokens that a query sees in these, its own included; 0: n_window is 0 */
+    uint32_t window;   /* tokens that a query sees in groups with the window, its own included; 0:
+                        * n_window is 0 */
     uint32_t n_layer;  /* layers in a block */
 };
 
@@ -36,8 +37,8 @@ struct kv_location { /* the place of a layer */
 };
 
 /* Assign n_layer >= 1 layers to groups; windows[i] is the window of layer i, 0: none; all windows
- * are equal. Takes the largest block size with which neither kind of layer wastes more than a
- * sixteenth: the fewer groups, the fewer blocks to keep account of. */
+ * are equal. Chooses the most layers a block with which neither kind of layer wastes more than a
+ * sixteenth: fewer groups mean fewer blocks to manage. */
 void kv_groups_assign(const uint32_t *windows, uint32_t n_layer, struct kv_groups *groups,
                       struct kv_location *places);
 
@@ -56,15 +57,15 @@ static inline uint32_t kv_groups_n_full(const struct kv_groups *l)
  * where there is no window. At most pos / 16. */
 uint32_t kv_groups_seen(const struct kv_groups *l, uint32_t pos);
 
-/* The first block that groups with the window keep when n_done tokens are computed: what is seen
- * from the last token before the last block boundary. At most kv_groups_seen(n_done). */
+/* The first block that groups with the window keep when n_done tokens are computed: the first block
+ * that the last token before the last block boundary sees. At most kv_groups_seen(n_done). */
 uint32_t kv_groups_first(const struct kv_groups *l, uint32_t n_done);
 
 /* The most blocks that a sequence ever holds until it has n_tokens, if no step computes more than
  * `chunk` of them (0: no limit). */
 uint64_t kv_groups_peak(const struct kv_groups *l, uint32_t n_tokens, uint32_t chunk);
 
-/* The most tokens that a sequence can have in n_blocks, computed one at a time if need be. */
+/* The most tokens that a sequence can have in n_blocks, if necessary computed one a step. */
 uint32_t kv_groups_most_tokens(const struct kv_groups *l, uint32_t n_blocks);
 
 /* The most blocks of a group with the window when a step computes at most `chunk` tokens. */

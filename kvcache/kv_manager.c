@@ -18,10 +18,10 @@
 
 /* ---- creation ---- */
 
-/* Moves that fit into the log. Between two kv_manager_moves_done() a sequence is attached and grown
- * once, each of which copies at most one block per group into a new one, and its state into a new
- * slot; it is swapped out or in once, so each RAM slot is loaded from and saved into at most once.
- * A caller that does more may get ERR_AGAIN. */
+/* Number of moves that fit into the log. Between two kv_manager_moves_done() a sequence is attached
+ * and grown once, each of which copies at most one block per group into a new one, and its state
+ * into a new slot; it is swapped out or in once, so each RAM slot is loaded from and saved into at
+ * most once. A caller that does more may get ERR_AGAIN. */
 static uint64_t most_moves(const struct kv_manager_options *o)
 {
     return 2 * ((uint64_t)o->n_blocks + o->n_ram + o->states.n_slots);
@@ -255,14 +255,16 @@ void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv
     child->n_indexed = parent->n_indexed < n_full ? parent->n_indexed : n_full;
 }
 
-/* Is the block held by one sequence alone, and not in the index, where others could find it? */
+/* True: one sequence alone holds the block, and it is not in the index, where others could find
+ * it. */
 static bool is_writable(const struct kv_manager *m, block_id id)
 {
     return block_pool_holders(m->pool, id) == 1 &&
            (m->index == NULL || !prefix_index_has(m->index, id));
 }
 
-/* Blocks of the table, from the one of position `from` on, that must be replaced by copies. */
+/* Count the blocks of the table, from that of position `from` on, that must be replaced by
+ * copies. */
 static uint32_t n_to_copy(const struct kv_manager *m, const struct kv_seq *kv, uint32_t from)
 {
     uint32_t n = 0;
@@ -363,8 +365,8 @@ int kv_manager_alloc(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uin
 
 /* ---- commit ---- */
 
-/* Share the entry's block of a group instead of the sequence's own; if the entry has none, give it
- * the sequence's. In groups with the window either may have been dropped. */
+/* Replace the sequence's block of a group by the entry's; if the entry has none, give it the
+ * sequence's block. In groups with the window either may have been dropped. */
 static void join_group(struct kv_manager *m, struct kv_seq *kv, struct prefix_id entry, uint32_t b,
                        uint32_t group)
 {
@@ -412,8 +414,8 @@ static bool index_next(struct kv_manager *m, struct kv_seq *kv, const struct kv_
     return true;
 }
 
-/* Take blocks from .. to-1 of groups group0 and up out of the table and give them back, so that
- * those of the last tokens are evicted first. */
+/* Take blocks from .. to-1 of the groups from group0 on out of the table and give them back, in an
+ * order in which the blocks of the last tokens are evicted first. */
 static void give_blocks(struct kv_manager *m, struct kv_seq *kv, uint32_t group0, uint32_t from,
                         uint32_t to)
 {
@@ -496,7 +498,7 @@ uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq 
     return n;
 }
 
-/* With states: the tokens behind the last snapshot that others or the index keep. */
+/* In a recurrent model: the tokens after the last snapshot that others or the index keep. */
 static uint32_t n_behind_snapshot(const struct kv_manager *m, const struct kv_seq *kv)
 {
     uint32_t b = kv->n_indexed;

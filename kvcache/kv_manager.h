@@ -8,23 +8,23 @@
  *
  * Layers are assigned to groups (kv_groups.h), each with blocks of its own. In groups with a window
  * a sequence gives back the blocks that no later token sees (kv_manager_commit). Of a prefix from
- * the index, or of a fork's parent, it holds only the blocks from that point on there, too. How
- * many blocks tokens take is computed here and nowhere else.
+ * the index or of a fork's parent it takes only the blocks that it would still have if it had
+ * computed them. Only this file computes how many blocks a number of tokens takes.
  *
- * Cached blocks are as good as free ones: whenever blocks are taken and too few are free, the least
- * recently used are evicted. Evicting a block of a group with the window leaves its entry in the
- * index, and a prefix may lead through the entry as long as it does not end within its window.
- * Evicting a block of any other group removes the entry (it has no children in the index: a prefix
- * is always used at least as recently as what follows it). Where all layers have the window, the
- * beginning was used longest ago, and everything that follows it leaves the index too.
+ * Cached blocks count as available: whenever blocks are taken and too few are free, the least
+ * recently used cached ones are evicted. Evicting a block of a group with the window leaves its
+ * entry in the index, and a prefix may lead through the entry as long as it does not end within its
+ * window. Evicting a block of any other group removes the entry (it has no children in the index: a
+ * prefix is always used at least as recently as what follows it). Where all layers have the window,
+ * the beginning was used longest ago, and everything that follows it leaves the index too.
  *
  * A sequence of a recurrent model has, beside its blocks, a state (kv_states.h): one slot that each
  * step overwrites. Where a chunk ends at a place that kv_state_options.interval determines, the
  * slot becomes the snapshot of the index's entry there, and the next step continues in a new slot,
  * a copy. A cached prefix can be used only up to a snapshot, and a sequence can be forked only
- * where its state was kept for that. A swapped copy holds the state too.
+ * after the token whose state kv_manager_keep_fork() kept. A swapped copy holds the state too.
  *
- * All-or-nothing everywhere: a call that does not return 0 has changed nothing.
+ * A call that returns an error has changed nothing.
  *
  * Thread: engine thread only.
  * Memory: taken in kv_manager_create(); tables and hashes belong to the caller.
@@ -47,10 +47,10 @@
 struct kv_state_options {
     uint32_t n_slots;  /* 0: the model has no states */
     uint32_t interval; /* blocks of tokens between two snapshots, >= 1; twice as many after 16
-                        * intervals, four times after 32, and so on: at most an eighth of the tokens
-                        * before them */
+                        * intervals, four times after 32, and so on, so that a gap is at most an
+                        * eighth of the tokens before it */
     uint32_t n_parts;  /* swap slots that a state takes, >= 1 */
-    bool is_alone;     /* blocks hold no bytes: no layer has keys */
+    bool is_alone;     /* the model has only states: no layer has keys, and blocks hold no bytes */
 };
 
 struct kv_manager_options {
@@ -62,21 +62,24 @@ struct kv_manager_options {
     uint32_t max_table;      /* blocks of a group in a table */
     struct kv_groups groups; /* {0}: one, without a window */
     struct kv_state_options states;
-    uint32_t max_chunk; /* most tokens of a sequence between two commits; 0: any number */
+    uint32_t max_chunk; /* most tokens that a sequence computes between two commits; 0: any
+                         * number */
     uint32_t low_percent, critical_percent; /* watermarks of kv_manager_pressure() */
-    struct kv_events *events; /* events of what enters and leaves the index; borrowed; or NULL */
+    struct kv_events *events; /* gets an event for each entry that enters or leaves the index;
+                               * borrowed; or NULL */
 };
 
-/* A sequence's blocks and state; {0} with swap = SWAP_NONE is empty (kv_seq_init). */
+/* A sequence's blocks and state. kv_seq_init() makes it empty: all 0 but swap = SWAP_NONE. */
 struct kv_seq {
     struct block_table table;
     uint32_t first;     /* groups with the window have blocks (or blocks of the copy) from here on;
                          * between kv_groups_first() and kv_groups_seen() of the computed tokens */
     uint32_t n_indexed; /* leading blocks of tokens that are in the index */
-    uint32_t swap;      /* its copy in the tiers, or SWAP_NONE */
+    uint32_t swap;      /* the sequence's copy in the swap tiers, or SWAP_NONE */
     state_id state;     /* slot of its recurrent state; STATE_NONE: no token was computed */
-    uint32_t n_state;   /* tokens that the state has taken in: all that are computed */
-    state_id fork;      /* a state kept for forks, behind n_fork tokens; or STATE_NONE */
+    uint32_t n_state;   /* tokens that the state has taken in: all computed ones */
+    state_id fork;      /* slot of the state after n_fork tokens, kept for forks of this sequence;
+                         * or STATE_NONE */
     uint32_t n_fork;
 };
 
@@ -93,7 +96,8 @@ struct kv_key {
     struct kv_origin origin; /* for kv_events only; the hashes depend on `salt` */
 };
 
-/* Fill in the hashes of all blocks that are full with n_tokens. */
+/* Compute the missing hashes of the key's blocks that the first n_tokens fill: n_tokens / 16 hashes
+ * in all. */
 void kv_key_extend(struct kv_key *key, uint32_t n_tokens);
 
 enum kv_pressure { KV_RELAXED = 0, KV_LOW, KV_CRITICAL }; /* by the share of available blocks */
@@ -106,10 +110,10 @@ struct kv_manager_stats {
     uint32_t n_indexed;
     uint64_t n_copied;     /* blocks copied: copy on write, and reuse of part of a block */
     uint64_t query_tokens; /* tokens that kv_manager_attach() was asked for */
-    uint64_t hit_tokens;   /* tokens that it found */
+    uint64_t hit_tokens;   /* tokens that kv_manager_attach() found */
 };
 
-struct kv_kind { /* the groups without the window, or those with it */
+struct kv_kind { /* block counts of the groups without the window, or of those with it */
     uint32_t n_groups;
     uint32_t n_held, n_cached; /* blocks */
 };
@@ -125,14 +129,15 @@ uint32_t kv_manager_n_blocks(const struct kv_manager *m);
 bool kv_manager_shares(const struct kv_manager *m); /* options.prefix_cache */
 enum kv_pressure kv_manager_pressure(const struct kv_manager *m);
 
-/* prefix_index_watch() for this cache; without a prefix cache it is never called. */
+/* Set the callback of prefix_index_watch(); without a prefix cache it is never called. */
 void kv_manager_watch(struct kv_manager *m,
                       void (*changed)(void *ud, struct prefix_hash hash, bool is_in), void *ud);
 
 /* ---- how many blocks ---- */
 
-uint32_t kv_manager_n_groups(const struct kv_manager *m); /* blocks that 16 more tokens take */
-/* Can a sequence have so many tokens if it is alone? */
+uint32_t kv_manager_n_groups(const struct kv_manager *m); /* groups: the groups: the blocks that 16
+                                                           * more tokens take */
+/* True: the cache can hold n_tokens of a sequence if no other sequence has blocks. */
 bool kv_manager_can_hold(const struct kv_manager *m, uint32_t n_tokens);
 /* The most blocks that a sequence holds until it has n_tokens, computed in the largest chunks. */
 uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens);
@@ -140,21 +145,22 @@ uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens);
  * computed its first n_done. */
 uint64_t kv_manager_owed(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done,
                          uint32_t n_tokens);
-/* The number of tokens behind the first n_done that kv_manager_alloc() can hold at this moment, in
- * blocks of the table or available ones. */
+/* The number of tokens after the first n_done for which kv_manager_alloc() would find blocks now,
+ * in the table or available ones. */
 uint32_t kv_manager_room(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done);
-/* Swap slots that a copy of the sequence takes, whose computed tokens are the first n_done. */
+/* Swap slots that a copy of the sequence takes, of which the first n_done tokens are computed. */
 uint32_t kv_manager_n_swapped(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done);
-/* The blocks in its table. */
+/* The blocks in the sequence's table, over all groups. */
 uint32_t kv_manager_n_mapped(const struct kv_manager *m, const struct kv_seq *kv);
 
 /* ---- recurrent states ---- */
 
 bool kv_manager_has_states(const struct kv_manager *m);
-/* The most sequences outside the swap tiers at a time: each has a state slot. */
+/* The most sequences that can be outside the swap tiers at a time, because each has a state
+ * slot. */
 uint32_t kv_manager_most_sequences(const struct kv_manager *m);
-/* The most tokens of a chunk behind the first n_done, so that it ends where a snapshot is kept;
- * UINT32_MAX: any number. */
+/* Tokens from n_done to the next place where a snapshot is kept: the most that a chunk may compute.
+ * UINT32_MAX: no limit. */
 uint32_t kv_manager_to_snapshot(const struct kv_manager *m, uint32_t n_done);
 /* The number of leading blocks of tokens, at most n_blocks, up to the last place where a prefix can
  * be continued (a snapshot's place); without states n_blocks. */
@@ -164,42 +170,43 @@ uint32_t kv_manager_resumable(const struct kv_manager *m, uint32_t n_blocks);
 
 struct kv_match {
     uint32_t n_tokens; /* tokens found, at most `limit` */
-    uint32_t n_blocks; /* whole blocks of tokens among them, which would be shared */
+    uint32_t n_blocks; /* whole blocks of 16 tokens among n_tokens, which would be shared */
     uint32_t n_held;   /* blocks of groups without the window that others hold for these tokens:
-                        * they take no available block while the sequence lives */
+                        * sharing these takes no available block */
 };
 
-/* How many of the key's first `limit` tokens are cached: every group without the window has all of
- * them, a group with the window what is seen from their end, and there is a snapshot of the state.
- * O(blocks found). Changes nothing; hashes that the key lacks are computed and forgotten. */
+/* Find how many of the key's first `limit` tokens are cached: every group without the window has
+ * all of them, a group with the window the blocks that the next query sees, and (recurrent model) a
+ * snapshot is kept there. O(blocks found). Changes nothing; hashes that the key lacks are computed
+ * and forgotten. */
 struct kv_match kv_manager_match(const struct kv_manager *m, const struct kv_key *key,
                                  uint32_t limit);
 
-/* Give an empty sequence what is cached of its first `limit` tokens: whole blocks shared, part of
- * one more copied if a block can be taken for it. Returns how many tokens these are. The caller
- * passes at most n_known - 1: the last token is always computed. */
+/* Give an empty sequence the cached blocks of its first `limit` tokens: whole blocks are shared, a
+ * part of one more is copied if a block can be taken for it. Returns the number of tokens. The
+ * caller passes at most n_known - 1: the last token is always computed. */
 uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                            uint32_t limit);
 
-/* Does a sequence have all blocks that another one needs to continue behind its first n_tokens
- * tokens: in groups with the window, what the next query sees? A sequence that has computed its way
- * there has them from the last token before a block boundary on until it has computed the next
- * block; without a window always. In a recurrent model its state behind n_tokens must also have
- * been kept for forks, and a slot be free for a copy. */
+/* True: `parent` has all blocks that another sequence needs to continue after the first n_tokens.
+ * Without a window it always has them; in groups with the window only from the last token before a
+ * block boundary until it has computed the next block. In a recurrent model the state after
+ * n_tokens must have been kept for forks, and a slot be free for a copy. */
 bool kv_manager_can_fork(const struct kv_manager *m, const struct kv_seq *parent,
                          uint32_t n_tokens);
-/* Blocks that a fork of n_tokens shares, which take no available block while the fork lives; see
- * struct kv_match. */
+/* Blocks that a fork of n_tokens shares in groups without the window: these take no available block
+ * (kv_match.n_held). */
 uint32_t kv_manager_n_forked(const struct kv_manager *m, uint32_t n_tokens);
-/* Let an empty sequence share the first n_tokens of another one's blocks, the last one even if it
- * is not full: the first of the two that writes into it gets a copy. The state kept for forks is
- * shared in the same way. */
+/* Let the empty sequence `child` share the blocks of the parent's first n_tokens. The last block
+ * may be partly filled: the first of the two that writes into it gets a copy. So does the first
+ * that writes the state kept for forks. */
 void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv_seq *parent,
                      uint32_t n_tokens);
 
-/* Keep the state of a recurrent model's sequence for forks, behind all its computed tokens, until
- * it is released, swapped out or kv_manager_drop_fork() is called; a state kept before is dropped.
- * When slots are short, the owner's growth may drop it. */
+/* Keep the state of a recurrent model's sequence, as it is after all its computed tokens, for
+ * forks: until the sequence is released or swapped out, or kv_manager_drop_fork() is called. A
+ * state kept before is dropped. When slots are short, kv_manager_alloc() for the sequence may drop
+ * it. */
 void kv_manager_keep_fork(struct kv_manager *m, struct kv_seq *kv);
 void kv_manager_drop_fork(struct kv_manager *m, struct kv_seq *kv);
 
@@ -207,12 +214,13 @@ void kv_manager_drop_fork(struct kv_manager *m, struct kv_seq *kv);
 
 struct block_offers;
 
-/* Can prefixes of this model be kept outside the process and entered again? Only with one group
- * without a window and without states. The two functions below require it. */
+/* True: blocks of this model can be kept outside the process and entered again: it has one group,
+ * no window, no states. The two functions below require it. */
 bool kv_manager_can_enter(const struct kv_manager *m);
 
 /* From now on offer blocks that enter the index, and blocks that a sequence finds there and that
- * were not offered yet. `offers` is borrowed, and made for as many blocks; NULL: offer no more. */
+ * were not offered yet. `offers` is borrowed, and has as many blocks as the cache; NULL: offer no
+ * more. */
 void kv_manager_set_offers(struct kv_manager *m, struct block_offers *offers);
 
 /* Enter the key's whole blocks first .. first + n - 1 into the cache, as if a sequence had computed
@@ -225,30 +233,30 @@ uint32_t kv_manager_enter(struct kv_manager *m, struct kv_key *key, uint32_t fir
 /* ---- growth ---- */
 
 /* Make positions from .. to-1 of a sequence writable: blocks are added, and the block of `from` and
- * those behind it are replaced by copies if others hold them or they are in the index. (`from` may
- * lie before the end: with windows only as far back as the sequence could be forked, with states
- * not at all.) A state that is a snapshot is copied too. ERR_AGAIN: too few blocks, or no slot for
- * a state; ERR_RANGE: the table is too short. */
+ * those after it are replaced by copies if other sequences hold them or they are in the index.
+ * `from` may lie before the end of the computed tokens: with a window only as far back as the
+ * sequence could be forked, with states not at all. A state that is a snapshot is copied too.
+ * ERR_AGAIN: too few blocks, or no slot for a state; ERR_RANGE: the table is too short. */
 int kv_manager_alloc(struct kv_manager *m, struct kv_seq *kv, uint32_t from, uint32_t to);
 /* The most blocks that kv_manager_alloc() would take. */
 uint32_t kv_manager_missing(const struct kv_manager *m, const struct kv_seq *kv, uint32_t from,
                             uint32_t to);
 
-/* The first n_done tokens are computed: full blocks enter the index. Where an equal block is there
- * already, that one is shared and the sequence's own given back (P1: their bytes are equal), unless
- * a fork holds the own one too; then indexing stops there and continues in a later call. Where a
- * snapshot is due the state becomes one. Then blocks that have left the window are given back, as
- * by kv_manager_free_out_of_window(). */
+/* Called when the first n_done tokens are computed: their full blocks enter the index. If an equal
+ * block is in the index already, the sequence shares it and gives its own back (P1: their bytes are
+ * equal); if a fork holds the sequence's block too, indexing stops there and continues in a later
+ * call. Where a snapshot is due the state becomes one. Then blocks that have left the window are
+ * given back, as by kv_manager_free_out_of_window(). */
 void kv_manager_commit(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                        uint32_t n_done);
 
-/* Give back the blocks behind the first n_done tokens, which stay computed: wrong drafts had made
- * them writable. With states n_done must be committed, as the state is the one behind these
- * tokens. */
+/* Give back the blocks after those of the first n_done tokens, which stay computed; called after
+ * wrong drafts, for which kv_manager_alloc() had added blocks. In a recurrent model the state must
+ * be the one after n_done tokens. */
 void kv_manager_truncate(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
 
-/* The first n_done tokens are computed and do not enter the index: groups with the window give back
- * what no token from n_done / 16 * 16 on sees. */
+/* Called when the first n_done tokens are computed and shall not enter the index: groups with the
+ * window give back the blocks that no token from n_done / 16 * 16 on sees. */
 void kv_manager_free_out_of_window(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
 
 /* Give all blocks back, and the swapped copy; the sequence is empty then. Full blocks stay
@@ -262,22 +270,22 @@ uint32_t kv_manager_n_alone(const struct kv_manager *m, const struct kv_seq *kv)
 
 /* ---- swapping ---- */
 
-/* Copy the blocks of the first n_done tokens, all it has computed, into the RAM tier and give all
+/* Copy the blocks of the first n_done tokens (all computed ones) into the RAM tier and give all
  * blocks back: the sequence then has an empty table and a copy. ERR_AGAIN: no room in the tier, no
  * tier, or no tokens. */
 int kv_manager_swap_out(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done);
 
-/* Would kv_manager_swap_out() find room now? */
+/* True: kv_manager_swap_out() would find room now. */
 bool kv_manager_can_swap_out(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done);
 
-/* Bring a swapped sequence back: blocks of the index are shared, the rest is loaded. ERR_AGAIN: too
- * few blocks; ERR_BUSY: the copy is in the file or on its way (kv_manager_fetch); ERR_IO: lost.
- * After the first two the copy is intact; after the third it is still to be released. */
+/* Give a swapped sequence its blocks again: those in the index are shared, the others are loaded.
+ * ERR_AGAIN: too few blocks; ERR_BUSY: the copy is in the file or being read (kv_manager_fetch);
+ * ERR_IO: the copy is lost, and the caller releases it. */
 int kv_manager_swap_in(struct kv_manager *m, struct kv_seq *kv, struct kv_key *key,
                        uint32_t n_done);
 
-/* Start to read a copy from the file. 0: it is in RAM or on its way; ERR_AGAIN: the read cannot
- * start now; ERR_IO: lost. */
+/* Start to read a copy from the file. 0: it is in RAM or being read; ERR_AGAIN: the read cannot
+ * start now; ERR_IO: the copy is lost. */
 int kv_manager_fetch(struct kv_manager *m, struct kv_seq *kv);
 enum swap_state kv_manager_where(const struct kv_manager *m, const struct kv_seq *kv);
 /* Drop the sequence's swapped copy, if it has one. */
@@ -295,8 +303,8 @@ bool kv_manager_next_io(struct kv_manager *m, struct swap_io *out);
 void kv_manager_io_done(struct kv_manager *m, uint32_t copy, int rc);
 uint32_t kv_manager_n_io(const struct kv_manager *m);
 
-/* Publish the index's changes to the reader of options.events. Called once a step, and whenever the
- * reader asks for it. */
+/* Publish the index's changes to the reader of options.events. Called once a step, and when the
+ * reader's `room` callback asks for it. */
 void kv_manager_flush_events(struct kv_manager *m);
 
 /* ---- inspection ---- */

@@ -1,11 +1,12 @@
 /* kvcache/kv_manager_impl.h - declarations that the files of the manager share; private to them.
  *
- * kv_manager.c: room, allocation, commit. kv_manager_evict.c: which cached block goes when too few
- * are free. kv_manager_prefix.c: what is found in the index. kv_manager_state.c: recurrent states.
- * kv_manager_swap.c: the tiers, the moves and the I/O. kv_manager_inspect.c: counts and checks.
+ * kv_manager.c: room, allocation, commit. kv_manager_evict.c: which cached block is evicted when
+ * too few are free. kv_manager_prefix.c: look-ups in the index. kv_manager_state.c: recurrent
+ * states. kv_manager_swap.c: the tiers, the moves and the I/O. kv_manager_inspect.c: counts and
+ * checks.
  *
  * Thread: engine thread only.
- * Memory: none of its own.
+ * Memory: that of struct kv_manager.
  */
 #ifndef KVCACHE_KV_MANAGER_IMPL_H
 #define KVCACHE_KV_MANAGER_IMPL_H
@@ -23,14 +24,15 @@ struct kv_manager {
     struct kv_move *moves;      /* [max_moves] */
     uint32_t n_moves, max_moves;
     uint32_t n_groups, n_full; /* n_full: the first groups, without the window */
-    bool *in_window;           /* [n_blocks + 1] a block that is not free: has its group the
-                                * window? */
+    bool *in_window;           /* [n_blocks + 1] true: the group of this held or cached block has
+                                * the window */
     block_id *scratch;         /* [n_groups * max_table] */
     struct prefix_id *entries; /* [max_table] */
     uint64_t n_copied, query_tokens, hit_tokens;
     struct block_offers *offers; /* NULL: no blocks are kept outside the process */
     block_id *entered;           /* [2 * max_table] table and result of kv_manager_enter() */
-    bool is_entering;            /* kv_manager_enter() is running: its blocks come from the store */
+    bool is_entering;            /* kv_manager_enter() is running: its blocks come from the store,
+                                  * and are not offered */
 };
 
 /* Assert a call that can fail only if the cache's own bookkeeping is wrong. */
@@ -40,14 +42,14 @@ static inline void kv_must(int rc)
     (void)rc;
 }
 
-/* Is the sequence empty, as kv_seq_init() makes it? Only used in assertions. */
+/* True: the sequence is as kv_seq_init() makes it. Only used in assertions. */
 static inline bool kv_seq_is_empty(const struct kv_seq *kv)
 {
     return kv->table.n == 0 && kv->n_indexed == 0 && kv->first == 0 && kv->swap == SWAP_NONE &&
            kv->state == STATE_NONE;
 }
 
-/* The first block that a sequence has in a group. */
+/* Number (position / 16) of the first block that a sequence has in a group. */
 static inline uint32_t kv_group_from(const struct kv_manager *m, const struct kv_seq *kv,
                                      uint32_t group)
 {
@@ -61,7 +63,7 @@ static inline uint32_t kv_manager_over_groups(const struct kv_manager *m, const 
     return n > 0 ? m->n_groups * n - (m->n_groups - m->n_full) * kv->first : 0;
 }
 
-/* Put a block that was taken into a table. */
+/* Put a block from kv_manager_take() into a sequence's table. */
 static inline void kv_manager_place(struct kv_manager *m, struct kv_seq *kv, uint32_t group,
                                     uint32_t b, block_id id)
 {
@@ -69,8 +71,8 @@ static inline void kv_manager_place(struct kv_manager *m, struct kv_seq *kv, uin
     m->in_window[id] = group >= m->n_full;
 }
 
-/* kv_manager_evict.c: take n blocks, evicting cached ones as needed. The caller made sure that so
- * many are free or cached. */
+/* kv_manager_evict.c: take n blocks, evicting cached ones as needed. The caller has checked that n
+ * blocks are free or cached. */
 void kv_manager_take(struct kv_manager *m, uint32_t n, block_id after, block_id *ids);
 
 /* Give all blocks of a table back. */
@@ -79,7 +81,7 @@ void kv_manager_give(struct kv_manager *m, struct kv_seq *kv);
 /* The last block of a table, or BLOCK_NONE. */
 block_id kv_manager_last(const struct kv_seq *kv);
 
-/* Do n more moves fit into the log? */
+/* True: n more moves fit into the log. */
 bool kv_manager_can_note(const struct kv_manager *m, uint32_t n);
 void kv_manager_note(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to);
 void kv_manager_note_part(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to,
@@ -96,15 +98,15 @@ void kv_manager_offer(struct kv_manager *m, const struct kv_seq *kv, const struc
 
 /* ---- kv_manager_state.c: no-ops for models without states ---- */
 
-/* Does the sequence need another slot before its state is written? */
+/* True: the sequence needs a new slot before a step may write its state. */
 bool kv_state_is_missing(const struct kv_manager *m, const struct kv_seq *kv);
-/* Can kv_state_grow() get that slot? */
+/* True: kv_state_grow() would get a slot. */
 bool kv_state_can_grow(const struct kv_manager *m, const struct kv_seq *kv);
 /* Give the sequence a writable slot, with a copy of its old state if it had one. */
 void kv_state_grow(struct kv_manager *m, struct kv_seq *kv);
 /* Make a sequence's state the snapshot of its last indexed block's entry, if one is due there. */
 void kv_state_commit(struct kv_manager *m, struct kv_seq *kv);
-/* Has an entry a snapshot, or is none needed? */
+/* True: the entry has a snapshot, or the model has no states. */
 bool kv_state_is_at(const struct kv_manager *m, struct prefix_id entry);
 /* Give an empty sequence, which takes over n blocks of tokens ending with `entry`, that entry's
  * snapshot. */

@@ -25,7 +25,8 @@ void kv_key_extend(struct kv_key *key, uint32_t n_tokens)
     }
 }
 
-/* A position in the index: behind `n` blocks of a key, the last of them that of `entry`. */
+/* A position in the index: after the first `n` blocks of a key, the last of which belongs to
+ * `entry`. */
 struct prefix_cursor {
     const struct kv_key *key;
     struct prefix_hash hash;
@@ -43,7 +44,7 @@ static const int32_t *cursor_tokens(const struct prefix_cursor *p)
     return p->key->ids + (size_t)p->n * BLOCK_TOKENS;
 }
 
-/* Move on by a block, if that ends at `limit` tokens or before and is in the index. */
+/* Advance by a block, if it ends at `limit` tokens or before and is in the index. */
 static bool cursor_next(const struct kv_manager *m, struct prefix_cursor *p, uint32_t limit)
 {
     const int32_t *tokens = cursor_tokens(p);
@@ -62,9 +63,9 @@ static bool cursor_next(const struct kv_manager *m, struct prefix_cursor *p, uin
     return true;
 }
 
-/* An entry that begins with the key's next *n tokens and has blocks in all groups; or none. Where
- * all layers have the window, making room for the copy could evict its source; with recurrent
- * states, states exist only behind whole blocks. */
+/* Return an entry that begins with the key's next *n tokens and has blocks in all groups; or none.
+ * Always none where all layers have the window, because making room for the copy could evict its
+ * source, and in recurrent models, because snapshots exist only after whole blocks. */
 static struct prefix_id cursor_part(const struct kv_manager *m, const struct prefix_cursor *p,
                                     uint32_t limit, uint32_t *n)
 {
@@ -78,8 +79,8 @@ static struct prefix_id cursor_part(const struct kv_manager *m, const struct pre
     return PREFIX_NONE;
 }
 
-/* Could a sequence continue at this position? Groups with the window have all blocks from `run` on,
- * and need those from kv_groups_seen() on. */
+/* True: a sequence could continue at this position. Groups with the window have all blocks from
+ * `run` on, and need those from kv_groups_seen() on. */
 static bool can_continue_at(const struct kv_manager *m, const struct prefix_cursor *p, uint32_t run)
 {
     return run <= kv_groups_seen(&m->opt.groups, p->n * BLOCK_TOKENS) &&
@@ -91,7 +92,8 @@ struct prefix {
     uint32_t n_held; /* entries whose blocks other sequences hold */
 };
 
-/* The longest cached prefix of whole blocks; its entries into entries[], unless that is NULL. */
+/* Find the longest cached prefix of whole blocks; store its entries in entries[], unless that is
+ * NULL. */
 static struct prefix longest(const struct kv_manager *m, const struct kv_key *key, uint32_t limit,
                              struct prefix_id *entries)
 {

@@ -2,7 +2,7 @@
  *
  * State slots follow the rules of blocks: counted holders, copy on write (a snapshot or a shared
  * slot is copied before the next step writes it), eviction of snapshots without a holder. The
- * difference is that a state cannot be cut: it is only good behind exactly the tokens that it took
+ * difference is that a state cannot be cut: it is valid only after exactly the tokens that it took
  * in, so commit makes a snapshot only where a chunk ends at one of the places of interval_at().
  */
 #include "kvcache/kv_manager_impl.h"
@@ -17,8 +17,8 @@ uint32_t kv_manager_most_sequences(const struct kv_manager *m)
     return m->states != NULL ? m->opt.states.n_slots : UINT32_MAX;
 }
 
-/* Blocks from one snapshot's place to the next, at a sequence of n blocks: doubles with its
- * length. */
+/* Number of blocks from one snapshot to the next in a sequence of n blocks: doubles as the
+ * sequence's length does. */
 static uint64_t interval_at(const struct kv_manager *m, uint32_t n)
 {
     uint64_t interval = m->opt.states.interval;
@@ -47,7 +47,7 @@ uint32_t kv_manager_resumable(const struct kv_manager *m, uint32_t n_blocks)
 
 /* ---- growth ---- */
 
-/* Is the slot held by one sequence alone, and not a snapshot? */
+/* True: one sequence alone holds the slot, and it is not a snapshot. */
 static bool is_writable(const struct kv_manager *m, state_id slot)
 {
     return kv_states_holders(m->states, slot) == 1 &&
@@ -59,14 +59,14 @@ bool kv_state_is_missing(const struct kv_manager *m, const struct kv_seq *kv)
     return m->states != NULL && (kv->state == STATE_NONE || !is_writable(m, kv->state));
 }
 
-/* Would dropping the state that the sequence keeps for forks free a slot? */
+/* True: dropping the state that the sequence keeps for forks would free a slot. */
 static bool has_fork_to_give(const struct kv_manager *m, const struct kv_seq *kv)
 {
     return kv->fork != STATE_NONE && kv->fork != kv->state &&
            kv_states_holders(m->states, kv->fork) == 1;
 }
 
-/* Does no other sequence hold its state? */
+/* True: no other sequence holds the state of this one. */
 static bool is_exclusive(const struct kv_manager *m, const struct kv_seq *kv)
 {
     const uint32_t n_own = 1 + (kv->fork == kv->state);
@@ -105,8 +105,8 @@ void kv_state_grow(struct kv_manager *m, struct kv_seq *kv)
 
 /* ---- snapshots ---- */
 
-/* Make the state the entry's snapshot. If the entry has an equal one, the sequence shares that and
- * gives its own back, as with equal blocks. */
+/* Make the state the entry's snapshot. If the entry has one already, it equals the state: the
+ * sequence shares it and gives its own slot back, as with equal blocks. */
 void kv_state_commit(struct kv_manager *m, struct kv_seq *kv)
 {
     const uint32_t n = kv->n_indexed;

@@ -66,7 +66,7 @@ static uint32_t enter_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n
     return n;
 }
 
-/* Undo enter_shared(): the sequence stays swapped out. */
+/* Undo enter_shared(), because the sequence stays swapped out. */
 static void clear_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n_entries)
 {
     for (uint32_t group = 0; group < m->n_groups; group++)
@@ -83,7 +83,8 @@ static void hold_shared(struct kv_manager *m, struct kv_seq *kv, uint32_t n_entr
     kv->table.n = kv->n_indexed = n_entries;
 }
 
-/* Put blocks of m->scratch where the table has none, and log their loads; then the state's. */
+/* Put blocks of m->scratch where the table has none, and log the moves that load them and then the
+ * state. */
 static void load_rest(struct kv_manager *m, struct kv_seq *kv, uint32_t n_done,
                       const uint32_t *ram)
 {

@@ -81,7 +81,8 @@ void kv_record_name(char name[KV_RECORD_NAME + 1], const struct kv_record_form *
     *at = '\0';
 }
 
-/* The checksum of the header with a zero sum and of the bytes behind it. */
+/* Compute the checksum of the header, with 0 for the checksum itself, and of the bytes after the
+ * header. */
 static XXH128_hash_t record_sum(const struct header *h, const uint8_t *record, size_t n)
 {
     struct header blank = *h;

@@ -48,17 +48,17 @@ struct kv_record_key {
 
 enum kv_record_fault {
     KV_RECORD_OK = 0,
-    KV_RECORD_CUT,     /* shorter or longer than its header says */
+    KV_RECORD_CUT,     /* the record is the record is shorter or longer than its header says */
     KV_RECORD_FOREIGN, /* not a record, or one of another version or byte order */
     KV_RECORD_OTHER,   /* a record of another model, or of other tokens */
     KV_RECORD_DAMAGED, /* the checksum differs */
 };
 
-/* Blocks of a record: the fewest, a power of two, that have half a mebibyte, which is worth a file;
- * at most KV_RECORD_MOST. */
+/* Number of blocks in a record: the smallest power of two whose blocks have half a mebibyte, at
+ * most KV_RECORD_MOST. Smaller files take longer to open than to read. */
 uint32_t kv_record_blocks_for(size_t block_bytes);
 
-/* Bytes of one block; of a whole record; of the part before the blocks. */
+/* Bytes of one block; of a whole record; of the part before the blocks' bytes. */
 size_t kv_record_block_bytes(const struct kv_record_form *f);
 size_t kv_record_bytes(const struct kv_record_form *f);
 size_t kv_record_head_bytes(const struct kv_record_form *f);
@@ -67,11 +67,12 @@ size_t kv_record_head_bytes(const struct kv_record_form *f);
 void kv_record_name(char name[KV_RECORD_NAME + 1], const struct kv_record_form *f,
                     struct prefix_hash last);
 
-/* Complete a record of kv_record_bytes() whose blocks are at kv_record_head_bytes(). */
+/* Write header, ids and checksum of a record whose blocks' bytes are at offset
+ * kv_record_head_bytes() already. */
 void kv_record_finish(uint8_t *record, const struct kv_record_form *f,
                       const struct kv_record_key *key);
 
-/* Is this the record of that form and key, undamaged? */
+/* Check that the n bytes are the undamaged record of this form and key. */
 enum kv_record_fault kv_record_check(const uint8_t *record, size_t n,
                                      const struct kv_record_form *f,
                                      const struct kv_record_key *key);

@@ -1,11 +1,11 @@
 /* kvcache/kv_states.h - the slots of recurrent states: which are in use, and which are snapshots.
  *
  * A sequence of a recurrent model has one slot, which each step overwrites: keys exist for every
- * token, but a state only behind the latest one. So that another sequence can continue a prefix,
- * the state behind some of its blocks is kept as a snapshot of the prefix index's entry that ends
- * there. Sequences hold slots as they hold blocks: holders are counted, a slot with several holders
- * or that is a snapshot is not written, and snapshots without a holder are evicted, the least
- * recently used first. A snapshot is dropped with its entry.
+ * token, but a state only for the sequence up to its latest token. So that another sequence can
+ * continue a prefix, the state after some of its blocks is kept as a snapshot of the prefix index's
+ * entry that ends there. Sequences hold slots as they hold blocks: holders are counted, a slot with
+ * several holders or that is a snapshot is not written, and snapshots without a holder are evicted,
+ * the least recently used first. A snapshot is dropped with its entry.
  *
  * This file only handles ids; the bytes are in state_store.
  *
@@ -26,9 +26,10 @@ typedef uint32_t state_id;
 
 struct kv_states;
 
-/* Slots 1 .. n_slots, for snapshots of entries 1 .. n_blocks. ERR_INVAL for 0, ERR_NOMEM. */
+/* Create slots 1 .. n_slots, for snapshots of entries 1 .. n_blocks. ERR_INVAL: one of them is 0;
+ * ERR_NOMEM. */
 int kv_states_create(struct kv_states **out, uint32_t n_slots, uint32_t n_blocks);
-/* Slots still held are the caller's leak: debug builds assert. NULL is allowed. */
+/* No slot may be held any more (debug builds assert). *s may be NULL. */
 void kv_states_destroy(struct kv_states **s);
 
 /* Take a free slot, with one holder; if none is free, the oldest snapshot without a holder is

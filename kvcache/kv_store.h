@@ -27,7 +27,7 @@ struct kv_shape {
 struct kv_store {              /* other files only read it */
     struct kv_shape shape;
     uint32_t n_blocks;         /* usable blocks, ids 1..n_blocks */
-    uint32_t n_private;        /* further blocks, ids n_blocks + 1 on, of the runner alone */
+    uint32_t n_private;        /* further blocks, ids n_blocks + 1 on, which only the runner uses */
     uint8_t *data;
     size_t layer_stride;       /* bytes from a block's layer to the next */
     size_t block_stride;       /* bytes from a block to the next: the block's, and padding */
@@ -43,20 +43,21 @@ uint32_t kv_store_blocks_for(const struct kv_shape *shape, size_t budget_bytes);
 /* Create the arena. Without layers blocks have no bytes, and there is no mapping. ERR_INVAL: no
  * blocks, or no bytes in a layer; ERR_NOMEM. */
 int kv_store_create(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks);
-/* A store with n_private more blocks, ids n_blocks + 1 and on, which no block pool knows: rows of
- * guesses are written there. They have small pages, so that using one layer of them takes no memory
- * for the others. */
+/* Create a store with n_private more blocks, ids n_blocks + 1 and on, which no block pool has: the
+ * runner writes the rows of guesses there. They have small pages, so that using one layer of them
+ * takes no memory for the others. */
 int kv_store_create_private(struct kv_store **out, const struct kv_shape *shape, uint32_t n_blocks,
                             uint32_t n_private);
 /* Lay the blocks out over memory nodes (core/base/numa.h). Called before a block is written. */
 void kv_store_spread(struct kv_store *s, const struct numa *numa);
 void kv_store_destroy(struct kv_store **s);
 
-/* The keys and the values of a block's layer (all KV heads). */
+/* Return the keys, or the values, of one layer of a block (all KV heads); layer: index in the
+ * block's group. */
 uint8_t *kv_store_keys(const struct kv_store *s, block_id block, uint32_t layer);
 uint8_t *kv_store_values(const struct kv_store *s, block_id block, uint32_t layer);
 
-/* All bytes of a block, every layer: kv_store_block_bytes() of them. */
+/* Return the bytes of a block with all its layers: kv_store_block_bytes() of them. */
 void *kv_store_block(const struct kv_store *s, block_id block);
 
 /* Copy one layer of a block. */

@@ -222,7 +222,7 @@ struct prefix_id prefix_index_find(const struct prefix_index *x, struct prefix_h
     return id;
 }
 
-/* The head of the chain of the entries behind `before`. */
+/* Return the head of the chain of the entries whose parent is `before`. */
 static struct prefix_id *chain_of(const struct prefix_index *x, struct prefix_hash before_hash,
                                   struct prefix_id before)
 {

@@ -1,7 +1,7 @@
 /* kvcache/state_store.h - the bytes of recurrent states: one arena of slots, sized once.
  *
  * A recurrent layer summarises all tokens of a sequence in one state of fixed size. A slot holds
- * the states of all layers of one sequence, as they are behind one of its tokens. Slot 0 exists in
+ * the states of all layers of one sequence, as they are after one of its tokens. Slot 0 exists in
  * the address space and is never touched. kv_states.h knows which slot holds what.
  *
  * Thread: the runner's threads write disjoint slots; everything else is the engine thread's.
@@ -18,8 +18,8 @@
 struct numa;
 struct state_store; /* opaque */
 
-/* Create slots 1 .. n_slots of slot_bytes each, each at a multiple of 64 bytes. ERR_INVAL for 0 of
- * either, ERR_NOMEM. */
+/* Create slots 1 .. n_slots of slot_bytes each, each at a multiple of 64 bytes. ERR_INVAL: a size
+ * or number is 0; ERR_NOMEM. */
 int state_store_create(struct state_store **out, size_t slot_bytes, uint32_t n_slots);
 /* Lay the slots out over memory nodes (core/base/numa.h). Called before a slot is written. */
 void state_store_spread(struct state_store *s, const struct numa *numa);

@@ -323,7 +323,8 @@ bool swap_next_io(struct swap *s, struct swap_io *out)
     return start_io(s, c, out);
 }
 
-/* Put a copy back into in_ram, in the order of age: nearly always it is the oldest. */
+/* Put a copy back into in_ram, which is in the order of age. Nearly always the copy is the
+ * oldest. */
 static void enter_in_ram(struct swap *s, struct copy *c)
 {
     struct list *at = s->in_ram.next;
@@ -403,7 +404,7 @@ struct swap_stats swap_stats(const struct swap *s)
     return stats;
 }
 
-/* Check that none of the copy's slots is free or belongs to another copy; adds their number to
+/* Check that none of the copy's slots is free or belongs to another copy; add their number to
  * *n. */
 static bool see(const struct id_set *free, uint8_t *seen, const struct copy *c,
                 const uint32_t *slots, uint32_t *n)

@@ -1,8 +1,8 @@
 /* kvcache/swap.h - keeps track of the swapped copies of sequences: slots in RAM, slots in a file.
  *
- * Bookkeeping only; the bytes are in swap_store. A copy is made in RAM slots, always: the engine
- * never waits for a disk. When RAM is more than half full the oldest copies are written to the file
- * in the background, and read back before they are wanted:
+ * Bookkeeping only; the bytes are in swap_store. A copy is always made in RAM slots, so that the
+ * engine never waits for a disk. When RAM is more than half full the oldest copies are written to
+ * the file in the background, and read back before they are wanted:
  *
  *   RAM --write--> WRITING --ok--> FILE --fetch--> READING --ok--> RAM
  *                     | failed: RAM, and no new write    | failed: LOST
@@ -33,9 +33,9 @@ struct swap_options {
 
 struct swap_stats {
     uint32_t n_copies;
-    uint32_t ram_slots, ram_used, file_slots, file_used; /* used: with reserved ones */
+    uint32_t ram_slots, ram_used, file_slots, file_used; /* used: reserved or filled */
     uint64_t blocks_out[2], blocks_in[2]; /* moved, by tier: 0 RAM, 1 file */
-    uint64_t n_refused;                   /* swap_add() without room */
+    uint64_t n_refused;                   /* calls of swap_add() that found no room */
     uint64_t n_write_errors, n_read_errors; /* failed transfers of copies, not of blocks */
 };
 
@@ -51,29 +51,29 @@ struct swap;
 int swap_create(struct swap **out, const struct swap_options *options);
 void swap_destroy(struct swap **s);
 
-/* Would swap_add() of n blocks find room? */
+/* True: swap_add() of n blocks would find room. */
 bool swap_can_add(const struct swap *s, uint32_t n);
 
 /* Reserve RAM for a copy of n blocks; *ram is its slots [n]. Returns the copy (>= 0), or ERR_AGAIN
  * (counted) with nothing changed. */
 int64_t swap_add(struct swap *s, uint32_t n, const uint32_t **ram);
 
-/* The RAM slots of a copy whose state is RAM or WRITING; *n of them. NULL otherwise. */
+/* Return the *n RAM slots of a copy whose state is RAM or WRITING; NULL in other states. */
 const uint32_t *swap_slots(const struct swap *s, uint32_t copy, uint32_t *n);
 enum swap_state swap_where(const struct swap *s, uint32_t copy);
 uint32_t swap_n_blocks(const struct swap *s, uint32_t copy);
 
-/* Blocks of a copy went back to the cache from RAM (n of them loaded, for the statistics); the copy
- * is dropped. */
+/* Drop a copy whose blocks are in the cache again; n_loaded of them were loaded from RAM (for the
+ * statistics). */
 void swap_used(struct swap *s, uint32_t copy, uint32_t n_loaded);
 void swap_drop(struct swap *s, uint32_t copy);
 
-/* Ask that a copy in the file be read into RAM. 0: it is in RAM or on its way there, and stays
+/* Ask that a copy in the file be read into RAM. 0: it is in RAM or being read, and stays in RAM
  * until it is used or dropped; ERR_AGAIN: no RAM slots or too much I/O under way (try again later);
- * ERR_IO: lost. */
+ * ERR_IO: the copy is lost. */
 int swap_fetch(struct swap *s, uint32_t copy);
 
-/* Is a transfer under way or due that will free RAM slots? */
+/* True: a transfer that will free RAM slots is under way or due. */
 bool swap_is_freeing(const struct swap *s);
 
 /* The next write or read to start; false: none now. */

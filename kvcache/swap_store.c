@@ -1,6 +1,6 @@
 /* kvcache/swap_store.c - see swap_store.h.
  *
- * The RAM tier is an mmap'ed array of slots, the file tier a sparse file with slots behind one
+ * The RAM tier is an mmap'ed array of slots, the file tier a sparse file with slots after one
  * header page. A transfer joins slots that are neighbours in the file into one pwritev() or
  * preadv(). It runs on the server's transfer threads, while the engine thread keeps the slots
  * reserved, so no lock is needed. Opening takes the lock first and looks at the content afterwards,
@@ -67,7 +67,7 @@ static int fail_store(int rc, char *err, size_t err_len, const char *format, ...
 
 /* ---- the file ---- */
 
-/* Does the path still name the open file? */
+/* True: the path still names the open file. */
 static bool is_still_there(int fd, const char *path)
 {
     struct stat opened, named;
@@ -76,7 +76,7 @@ static bool is_still_there(int fd, const char *path)
            opened.st_ino == named.st_ino;
 }
 
-/* May the file be replaced? Only if it is empty or begins with our header. */
+/* Check that the file may be replaced: it must be empty or begin with a swap file's header. */
 static int check_owner(int fd, const char *path, char *err, size_t err_len)
 {
     struct header h;
@@ -241,7 +241,7 @@ static int io_failed(struct swap_store *s, const char *what, int errnum)
     return ERR_IO;
 }
 
-/* Take `done` bytes off the front of the list. */
+/* Remove the first `done` bytes, which were transferred, from the list. */
 static struct iovec *advance_io(struct iovec *iov, struct iovec *end, size_t done)
 {
     while (iov < end && done >= iov->iov_len)

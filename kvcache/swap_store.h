@@ -36,8 +36,8 @@ size_t swap_store_block_bytes(const struct swap_store *s);
 void swap_store_save(struct swap_store *s, uint32_t ram, const void *block);
 void swap_store_load(const struct swap_store *s, uint32_t ram, void *block);
 
-/* Write n slots to the file, or read them from it; blocks. ERR_IO: disk full, failure, short
- * transfer, wrong checksum; errno is logged once a minute at most. */
+/* Write n RAM slots to the file, or read them from it; the call waits for the disk. ERR_IO: disk
+ * full, failure, short transfer, wrong checksum; errno is logged once a minute at most. */
 int swap_store_write(struct swap_store *s, uint32_t n, const uint32_t *ram, const uint32_t *file);
 int swap_store_read(struct swap_store *s, uint32_t n, const uint32_t *ram, const uint32_t *file);
 

@@ -1,4 +1,4 @@
-/* scheduler/cost_model.h - what a step costs, learnt from the steps that were made.
+/* scheduler/cost_model.h - predicts the time of a step, learnt from the times of earlier steps.
  *
  * time = a + b * prompt rows + c * decode rows + d * keys read by decode rows
  *          + e * keys read by prompt rows
@@ -27,8 +27,8 @@
 #include <stdint.h>
 
 struct step_work { /* the work of a step */
-    uint32_t n_prefill;   /* rows of sequences more than one token behind */
-    uint32_t n_decode;    /* rows of the others */
+    uint32_t n_prefill;   /* rows of sequences with more than one token to compute */
+    uint32_t n_decode;    /* rows of sequences with one token to compute */
     uint64_t kv_decode;   /* positions read by decode rows: the sum of pos + 1 */
     uint64_t kv_prefill;  /* positions read by prefill rows */
 };
@@ -40,16 +40,17 @@ struct step_costs {
     uint64_t decode_ns;     /* c: per row */
     uint64_t kv_decode_ps;  /* d: per position, in picoseconds */
     uint64_t kv_prefill_ps; /* e */
-    uint64_t swap_ns;       /* a block between cache and RAM tier, one way; measured apart */
-    uint64_t file_ns;       /* a block between RAM tier and file, one way; 0 = not known */
-    uint64_t fetch_ns;       /* a block from the block store; 0 = not known */
-    uint64_t fetch_delay_ns; /* before the first block of a read; 0 = not known */
+    uint64_t swap_ns;       /* ns of a block between cache and RAM tier, one way; measured apart */
+    uint64_t file_ns;       /* ns of a block between RAM tier and file, one way; 0 = not known */
+    uint64_t fetch_ns;       /* ns to read a block from the block store; 0 = not known */
+    uint64_t fetch_delay_ns; /* ns before the first block of a read arrives; 0 = not known */
 };
 
-/* Predicted time in nanoseconds. Exact for all coefficients of cost_get(), whatever the work. */
+/* Predicted time in nanoseconds. Does not overflow with the coefficients of cost_get(), whatever
+ * the work. */
 uint64_t step_costs_ns(const struct step_costs *c, const struct step_work *w);
 
-/* The part of step_costs_ns() that reading keys takes. */
+/* Predicted nanoseconds of a step that reading keys takes: a part of step_costs_ns(). */
 uint64_t step_costs_keys_ns(const struct step_costs *c, const struct step_work *w);
 
 /* The largest number of rows, at most `max`, such that a chunk of them from position `pos` takes no
@@ -57,14 +58,14 @@ uint64_t step_costs_keys_ns(const struct step_costs *c, const struct step_work *
 uint32_t step_costs_chunk(const struct step_costs *c, uint32_t pos, uint32_t max,
                           uint64_t room_ns);
 
-/* Time of a chunk of n rows from position `pos`. */
+/* Predicted nanoseconds of a chunk of n rows from position `pos`. */
 uint64_t step_costs_chunk_ns(const struct step_costs *c, uint32_t pos, uint32_t n);
 
 #define COST_TERMS 5
 
 struct cost_model {
     double coef[COST_TERMS];             /* ns per unit of each feature */
-    double info[COST_TERMS][COST_TERMS]; /* how firmly coef is known: the inverse of covariance */
+    double info[COST_TERMS][COST_TERMS]; /* certainty of coef: the inverse of its covariance */
     double spread;                       /* running mean of the relative |error| */
     double drift;                        /* short running mean of the relative error */
     uint64_t n_steps;
@@ -77,18 +78,19 @@ void cost_init(struct cost_model *m);
 /* The model generates no tokens (embeddings): become known without decode rows. */
 void cost_expect_no_streams(struct cost_model *m);
 
-/* A step took `us`. Returns the relative error of the prediction made before learning from it,
- * |predicted - us| / us, or a negative number when the model was not known. */
+/* Learn that a step with the work w took `us`. Returns the relative error of the prediction before
+ * that, |predicted - us| / us; negative: the model was not known. */
 double cost_observe(struct cost_model *m, const struct step_work *w, uint64_t us);
 
-/* n_blocks were moved between cache and RAM tier, or, with `file`, between RAM tier and file. */
+/* Learn that moving n_blocks took `us`: between cache and RAM tier, or, with `file`, between RAM
+ * tier and file. */
 void cost_observe_swap(struct cost_model *m, uint32_t n_blocks, uint64_t us, bool file);
 
-/* The block store took `us` to answer a probe; to read n_blocks. */
+/* Learn that the block store took `us` to answer a probe; to read n_blocks. */
 void cost_observe_store(struct cost_model *m, uint64_t us);
 void cost_observe_fetch(struct cost_model *m, uint32_t n_blocks, uint64_t us);
-/* A read was declined as too expensive: lower its measured times a little, so that a store that was
- * slow once is tried again. */
+/* Called when a read was declined as too expensive: lower the measured times of the store a little,
+ * so that a store that was slow once is tried again. */
 void cost_forget_fetch(struct cost_model *m);
 
 struct step_costs cost_get(const struct cost_model *m);

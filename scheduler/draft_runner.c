@@ -27,11 +27,12 @@ struct draft_slot {
     uint32_t n_discarded; /* tokens that context shifts had thrown away of that text */
     struct kv_seq kv;
     struct kv_key key;
-    uint32_t n_done;      /* tokens computed: known ones, and guesses behind them */
-    uint32_t n_sure;      /* of these: known when the last guesses were made */
-    int32_t ids[DRAFT_MAX]; /* the guesses behind those */
+    uint32_t n_done;      /* tokens computed: known ones, and then guesses */
+    uint32_t n_sure;      /* of the n_done tokens: those that were known when the last guesses were
+                           * made */
+    int32_t ids[DRAFT_MAX]; /* the guesses after the first n_sure tokens */
     uint32_t n_ids;
-    uint64_t used;        /* serial of the latest call for it */
+    uint64_t used;        /* serial number of the latest call for this slot */
 };
 
 struct draft_runner {
@@ -73,7 +74,7 @@ static bool is_of(const struct draft_slot *slot, const struct draft_stream *s)
 }
 
 /* Keep the computed guesses that came true, without the stream's last token, which is computed
- * again; give the blocks behind them back. */
+ * again. Give the blocks after these tokens back. */
 static void keep_right(struct draft_runner *d, struct draft_slot *slot,
                        const struct draft_stream *s)
 {
@@ -91,7 +92,7 @@ static void keep_right(struct draft_runner *d, struct draft_slot *slot,
     kv_manager_truncate(d->opt.manager, &slot->kv, slot->n_done);
 }
 
-/* The stream's slot, after everything in it that is not the stream's text was dropped. */
+/* Return the stream's slot. Tokens in it that are not the stream's text are dropped first. */
 static struct draft_slot *stream_slot(struct draft_runner *d, const struct draft_stream *s)
 {
     struct draft_slot *slot = &d->slots[s->item->slot];
@@ -107,7 +108,8 @@ static struct draft_slot *stream_slot(struct draft_runner *d, const struct draft
     return slot;
 }
 
-/* The slot that was used longest ago and is not used in the current call; NULL: there is none. */
+/* Return the slot that was used longest ago and is not used in the current call; NULL: there is
+ * none. */
 static struct draft_slot *oldest(struct draft_runner *d)
 {
     struct draft_slot *best = NULL;
@@ -122,7 +124,7 @@ static struct draft_slot *oldest(struct draft_runner *d)
     return best;
 }
 
-/* Allocate the slot's blocks up to token `to`, if need be by emptying other slots. False: no
+/* Allocate the slot's blocks up to token `to`, emptying other slots if blocks are short. False: no
  * room. */
 static bool grow_slot(struct draft_runner *d, struct draft_slot *slot, uint32_t to)
 {

@@ -1,13 +1,13 @@
-/* scheduler/draft_runner.h - a draft model that is a model of its own, with its runner and cache.
+/* scheduler/draft_runner.h - a draft model from a file of its own, with its own runner and cache.
  *
  * For each slot of the scheduler it keeps the keys and values of the slot's sequence, in blocks of
- * its own cache, which shares prefixes as the model's cache does. It guesses with the sampling of
- * the request, its seed and its positions, on its own logits: where the two models agree on the
+ * its own cache, which shares prefixes as the model's cache does. It samples guesses from its own
+ * logits with the request's sampling, seed and positions: where the two models agree on the
  * likeliest tokens they then choose the same one at any temperature. It ignores constraints and
  * mirostat.
  *
- * The next call for a slot drops what was computed for wrong guesses. When the cache is full, the
- * sequence that was asked for longest ago loses its blocks.
+ * The next call for a slot drops the keys and values of wrong guesses. When the cache is full, the
+ * sequence that was not asked for longest loses its blocks.
  *
  * Thread: engine thread only; batches run on the runner's pool.
  * Memory: taken at creation.
@@ -28,7 +28,7 @@ struct kv_store;
 struct runner;
 
 struct draft_runner_options { /* all borrowed */
-    struct runner *runner;    /* the draft model's, which has no recurrent states */
+    struct runner *runner;    /* runner of the draft model, which has no recurrent states */
     struct kv_store *kv;
     struct kv_manager *manager;
     uint32_t max_sequences;   /* slots of the scheduler */
@@ -42,7 +42,7 @@ struct draft_runner_options { /* all borrowed */
 int draft_runner_create(struct draft_runner **out, const struct draft_runner_options *options);
 void draft_runner_destroy(struct draft_runner **d);
 
-/* The interface for the scheduler; it refers to d. */
+/* Return the interface for the scheduler; it borrows d. */
 struct draft_model draft_runner_get(struct draft_runner *d);
 struct draft_model_costs *draft_runner_costs(struct draft_runner *d);
 

@@ -1,7 +1,7 @@
 /* scheduler/draft_stream.c - see draft_stream.h.
  *
  * draft_runner and mtp_drafter call these for each token that their model chose. A guess is written
- * into the request's ids behind the known tokens, where the next batch reads it as input. The
+ * into the request's ids after the known tokens, where the next batch reads it as input. The
  * guesses of a stream end when their summed log-probability falls below LEAST_LOGPROB;
  * draft_stream_end() sets the sum below it, so that one comparison in draft_stream_wants() serves
  * all ends.

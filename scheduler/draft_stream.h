@@ -1,5 +1,6 @@
-/* scheduler/draft_stream.h - the guesses of a draft model for a stream, one token after the other:
- * what every kind of draft model (drafts/draft_model.h) does with the tokens it chose.
+/* scheduler/draft_stream.h - collects the guesses of a draft model for a stream, token by token.
+ * Every kind of draft model (drafts/draft_model.h) passes the tokens that it chose to these
+ * functions.
  *
  * Thread: engine thread only. Memory: none.
  */
@@ -13,12 +14,12 @@
 #include "core/runtime/batch.h"
 #include "scheduler/drafts/draft_model.h"
 
-/* The request's sampling for a draft model: without constraints and mirostat, whose state belongs
- * to the answer, and with the log-probability of the chosen token. */
+/* Return the request's sampling for a draft model: without constraints and mirostat, whose state
+ * belongs to the answer, and with the log-probability of the chosen token. */
 struct sampling draft_stream_sampling(const struct request *r);
 
 void draft_stream_begin(struct draft_stream *s, enum draft_source source);
-/* Is the stream to have guess number n (from 1), and does it have all the guesses before it? */
+/* True: the stream has n - 1 guesses and shall get guess number n (from 1). */
 bool draft_stream_wants(const struct draft_stream *s, uint32_t n);
 /* Append the stream's next guess; a token that would end the generation ends the guesses
  * instead. */

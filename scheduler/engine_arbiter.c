@@ -1,9 +1,9 @@
 /* scheduler/engine_arbiter.c - see engine_arbiter.h.
  *
  * Start-time fair queueing over an array of engines; choose_engine() scans all of them, as there
- * are few. `start` is an engine's tag: engine_arbiter_end() moves it on by the step's duration /
- * share, and compete() lifts an engine that was idle to `now`, so that idle time is not saved up.
- * The engine that ends its turn picks the one with the least tag and, on its own thread, calls that
+ * are few. `start` is an engine's tag: engine_arbiter_end() adds the step's duration / share to it,
+ * and compete() lifts an engine that was idle to `now`, so that idle time is not saved up. The
+ * engine that ends its turn picks the one with the least tag and, on its own thread, calls that
  * engine's `granted`.
  */
 #include "scheduler/engine_arbiter.h"
@@ -21,7 +21,8 @@
 struct contender {
     uint32_t share;
     bool competes;  /* has the turn, waits for it, or is about to ask again */
-    uint64_t start; /* tag of the next step; of the last one's end while it does not compete */
+    uint64_t start; /* tag of the next step; while the engine does not compete, tag at the end of
+                     * its last step */
     void (*granted)(void *ud);
     void *ud;
 };

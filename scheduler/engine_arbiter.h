@@ -1,10 +1,10 @@
 /* scheduler/engine_arbiter.h - which engine may run its next step, when several engines (one a
  * model) share one machine.
  *
- * One step runs at a time, on all compute threads: two at once would only take each other's caches
- * and bandwidth. An engine with work asks before it plans a step, and calls end after the commit.
- * No call blocks: an engine that was refused is woken by `granted` when its turn comes, and reads
- * its inbox meanwhile.
+ * One step runs at a time, on all compute threads: two at once would compete for CPU caches and
+ * memory bandwidth. An engine with work asks before it plans a step, and calls end after the
+ * commit. No call blocks: an engine that was refused is woken by `granted` when its turn comes, and
+ * reads its inbox meanwhile.
  *
  * Between engines that all have work, step time is divided by weights: start-time fair queueing
  * (Goyal, Vin, Cheng, "Start-time Fair Queuing", 1996) with a step for a packet and its duration
@@ -28,7 +28,7 @@
 
 struct engine_arbiter;
 
-/* n engines with shares of 1 to 1000. */
+/* Create an arbiter for n engines with shares of 1 to 1000. */
 int engine_arbiter_create(struct engine_arbiter **out, const uint32_t *shares, uint32_t n);
 /* Set an engine's share from now on. Any thread. */
 void engine_arbiter_set_share(struct engine_arbiter *t, uint32_t engine, uint32_t share);
@@ -39,13 +39,13 @@ void engine_arbiter_destroy(struct engine_arbiter **t); /* no engine may have or
 void engine_arbiter_join(struct engine_arbiter *t, uint32_t engine, void (*granted)(void *ud),
                          void *ud);
 
-/* With t NULL these calls do nothing: the engine is alone, has every turn and no rivals. */
+/* With t NULL these calls do nothing: the engine is alone: it has every turn and no rivals. */
 
-/* Ask for the turn. True: the engine has it. False: `granted` tells it later; asking again is
- * harmless. */
+/* Ask for the turn. True: the engine has it. False: `granted` is called when it has it; asking
+ * again is harmless. */
 bool engine_arbiter_ask(struct engine_arbiter *t, uint32_t engine);
 
-/* How many other engines have work now. */
+/* Count the other engines that have work now. */
 uint32_t engine_arbiter_n_rivals(struct engine_arbiter *t, uint32_t engine);
 
 /* End a step of `us` microseconds. With us 0 and wants_more false the engine gives up the turn that

@@ -4,7 +4,7 @@
  * first; a request with a constraint goes to the grammar drafter, which calls find_guess() back for
  * texts to look up; all others take what find_guess() returns. find_guess() compares three places
  * by the number of matching tokens: the request's own text, its prediction, and the kept answers,
- * which it searches only while the first two could be beaten. At last the guess is cut before the
+ * which it searches only while the first two could be beaten. Finally the guess is cut before the
  * first token that would end the generation.
  */
 #include "scheduler/engine_drafter.h"
@@ -69,8 +69,8 @@ void engine_drafter_note_end(struct engine_drafter *d, const struct request *r, 
         history_lookup_enter(d->history, r->ids + from, n_known - from, r->key.salt);
 }
 
-/* Is the request's own text or prediction so good a match that no earlier answer is searched? A
- * prediction is made for this answer, and wins while the answer follows it. */
+/* True: the request's own text or prediction matches so well that earlier answers are not searched.
+ * A prediction is made for this answer, and is preferred while the answer follows it. */
 static bool is_best(const struct lookup_guess *own)
 {
     return own->n_match >=

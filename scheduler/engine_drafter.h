@@ -1,4 +1,4 @@
-/* scheduler/engine_drafter.h - the drafter of an engine: it asks the other drafters, and takes the
+/* scheduler/engine_drafter.h - the drafter of an engine: it asks the other drafters and returns the
  * guess with the longest match.
  *
  * It keeps the answers of requests that have ended, and looks them up too where a request's own
@@ -25,15 +25,16 @@ struct engine_drafter;
 
 /* eog: ids that end a generation, [n_eog], borrowed. ERR_NOMEM. */
 int engine_drafter_create(struct engine_drafter **out, const int32_t *eog, size_t n_eog);
-/* From now on keep earlier answers, of max_tokens (not 0) in all. Called once. ERR_NOMEM. */
+/* From now on keep answers of ended requests, at most max_tokens (not 0) tokens in all. Called at
+ * most once. ERR_NOMEM. */
 int engine_drafter_keep_answers(struct engine_drafter *d, uint32_t max_tokens);
 void engine_drafter_destroy(struct engine_drafter **d);
 
-/* The request has ended with n_known tokens in its ids, none thrown away by context shifts: keep
- * its answer, if it has one and allows drafts. */
+/* Called when a request has ended with n_known tokens in its ids, none discarded by context shifts:
+ * keep its answer, if it has one and allows drafts. */
 void engine_drafter_note_end(struct engine_drafter *d, const struct request *r, uint32_t n_known);
 
-/* The interface for the scheduler; it refers to d. */
+/* Return the interface for the scheduler; it borrows d. */
 struct drafter engine_drafter_get(struct engine_drafter *d);
 
 #endif

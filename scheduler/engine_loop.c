@@ -30,8 +30,10 @@
 #include <pthread.h>
 #include <string.h>
 
-#define STORE_TICK_MS 20 /* how late a request may give up waiting for the block store */
-#define TURN_TICK_MS 20 /* how late a request may expire while other engines compute */
+#define STORE_TICK_MS 20 /* most delay of the check that a request has waited too long for the block
+                          * store */
+#define TURN_TICK_MS 20 /* most delay of the check for expired requests while other engines
+                         * compute */
 
 struct engine_loop {
     struct engine_loop_options opt;
@@ -45,10 +47,10 @@ struct engine_loop {
     struct draft_learner drafts;
     struct sched_limits limits;
     struct engine_stats stats;
-    struct step_info steps[SNAPSHOT_STEPS]; /* ring of the last ones, for snapshots */
+    struct step_info steps[SNAPSHOT_STEPS]; /* ring of the latest steps, for snapshots */
     uint64_t n_steps;
     uint64_t epoch_us; /* clock at creation */
-    uint64_t asked_us; /* clock when it began to wait for its turn; 0: it does not wait */
+    uint64_t asked_us; /* clock when the engine began to wait for its turn; 0: it does not wait */
     bool closed;
     pthread_t thread;
 };
@@ -179,8 +181,8 @@ static void emit_end(struct engine_loop *l, const struct sched_end *end)
     queue_emit(l->opt.queue, &e);
 }
 
-/* Emit the ends of requests. They may be more than the event ring holds, so each is published at
- * once, which wakes the reader. */
+/* Emit the ends of requests. The event ring may have less room than there are ends, so each is
+ * published at once, which wakes the reader. */
 static void emit_ends(struct engine_loop *l)
 {
     struct sched_end end;
@@ -194,7 +196,8 @@ static void emit_ends(struct engine_loop *l)
     }
 }
 
-/* Follow the request's prediction over a token that was chosen. Returns how many came true. */
+/* Advance the request's prediction by a chosen token. Returns how many of its tokens came true so
+ * far. */
 static uint32_t follow_prediction(struct request *r, const struct batch_output *o)
 {
     if (o->want != BATCH_SAMPLE || r->prediction.n == 0)
@@ -257,7 +260,7 @@ static void emit_begins(struct engine_loop *l, const struct plan *plan)
     }
 }
 
-/* Did output i choose the guessed token, so that output i + 1 counts? */
+/* True: output i chose the guessed token, so that output i + 1 counts. */
 static bool has_right_draft(const struct batch *b, uint32_t i)
 {
     return i + 1 < b->n_outputs && b->outputs[i + 1].is_draft && !b->outputs[i + 1].is_void;
@@ -365,7 +368,7 @@ static void take_part(struct engine_loop *l, const struct fetch_answer *a)
     prefix_fetch_give(l->opt.fetch, a);
 }
 
-/* Take the block store's answers. Between two steps no moves are outstanding. */
+/* Take the block store's answers. Called between two steps, when no moves are outstanding. */
 static void take_fetched(struct engine_loop *l)
 {
     struct fetch_answer a;
@@ -381,7 +384,7 @@ static void take_fetched(struct engine_loop *l)
     }
 }
 
-/* Tell the block store what the scheduler wants to read, or does not want any more. */
+/* Pass the scheduler's orders to the block store: blocks to read, and prompts to drop. */
 static void tell_store(struct engine_loop *l)
 {
     struct sched_fetch fetch;
@@ -555,7 +558,7 @@ static void compute(struct engine_loop *l, const struct plan *plan)
     emit_outputs(l, plan);
 }
 
-/* End requests whose constraint allows no further token, or is broken. The plan's requests live
+/* End requests whose constraint allows no further token, or has failed. The plan's requests live
  * until their ends are emitted. The journal notes a cancel, because a replay knows tokens and no
  * grammars. */
 static void end_complete(struct engine_loop *l, const struct plan *plan, uint64_t now)
@@ -599,8 +602,8 @@ static void end_expired(struct engine_loop *l, uint64_t now)
     emit_ends(l);
 }
 
-/* May this engine plan a step now? An idle scheduler always may: its plan is empty, uses no compute
- * threads, and needs no turn. */
+/* True: this engine may plan a step now. An idle scheduler always may: its plan is empty, uses no
+ * compute threads, and needs no turn. */
 static bool take_turn(struct engine_loop *l, uint64_t now)
 {
     bool may_plan = true;
@@ -618,8 +621,8 @@ static bool take_turn(struct engine_loop *l, uint64_t now)
     return may_plan;
 }
 
-/* Returns 0, or ERR_AGAIN when the thread has to wait until the inbox has something or its turn
- * comes. */
+/* Make one step. Returns 0, or ERR_AGAIN: the thread has to wait until the inbox has something or
+ * its turn comes. */
 static int engine_loop_step(struct engine_loop *l)
 {
     const uint64_t from = clock_us();
@@ -686,7 +689,7 @@ static void *engine_loop_main(void *ud)
 
 int engine_loop_start(struct engine_loop *l)
 {
-    publish(l); /* statistics asked for before the first step have the true number of blocks */
+    publish(l); /* so that statistics before the first step have the true number of blocks */
     return pthread_create(&l->thread, NULL, engine_loop_main, l) == 0 ? 0 : ERR_INTERNAL;
 }
 

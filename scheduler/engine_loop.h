@@ -1,5 +1,5 @@
-/* scheduler/engine_loop.h - the engine thread: drain, plan, move blocks, build the batch, run,
- * emit, commit.
+/* scheduler/engine_loop.h - the engine thread: drain the inbox, plan, move blocks, build and run
+ * the batch, emit tokens, commit, emit ends.
  *
  * The thread makes steps until the queue is closed and no request is left. A step allocates nothing
  * and never waits for the network or a disk; without work the thread sleeps on the queue.
@@ -40,8 +40,9 @@ struct engine_loop_options {
                               * with recurrent states the runner must be able to undo */
     uint32_t draft_history;  /* tokens of earlier answers kept for guesses, <= HISTORY_MOST; 0:
                               * none */
-    struct draft_model draft_model; /* a model that guesses tokens; guess NULL: none */
-    struct draft_model_costs *draft_model_costs; /* its costs, which it updates; NULL: none */
+    struct draft_model draft_model; /* a draft model; its `guess` NULL: none */
+    struct draft_model_costs *draft_model_costs; /* costs of the draft model, which it updates;
+                                                  * NULL: none */
     const int32_t *eog;      /* ids that end a generation; copied */
     size_t n_eog;
     struct engine_arbiter *arbiter; /* NULL: this engine is alone on the machine */

@@ -1,9 +1,9 @@
 /* scheduler/forecast.c - see forecast.h.
  *
  * The work ahead of the request is counted in one struct backlog, and all times follow from it by
- * multiplication: prompts ahead are taken to have one mean length, the answers of running requests
- * to end evenly. The estimate is rough on purpose: it runs on the I/O thread, reads only the
- * published statistics and never asks the engine.
+ * multiplication: prompts ahead are assumed to have one mean length, and the answers of running
+ * requests to end evenly. The estimate is rough on purpose: it runs on the I/O thread, reads only
+ * the published statistics and never asks the engine.
  */
 #include "scheduler/forecast.h"
 
@@ -12,9 +12,10 @@
 
 struct backlog { /* the work ahead of a new request */
     uint32_t n_prompts; /* prompts that are not computed yet, running and waiting */
-    uint32_t n_waiting; /* of these: requests without a slot */
+    uint32_t n_waiting; /* of these prompts: those of requests without a slot */
     uint64_t tokens;    /* prompt tokens still to compute */
-    uint64_t base_ns;   /* time of a step of the streams, with those that join on the way */
+    uint64_t base_ns;   /* ns of a step of the streams alone, including streams that start while the
+                         * backlog is computed */
     uint32_t rows;      /* prompt rows that fit into a step beside the streams */
 };
 
@@ -33,8 +34,8 @@ static uint64_t ceil_div(uint64_t n, uint64_t d)
     return n / d + (n % d > 0);
 }
 
-/* Count what goes before the request: all of its own priority and above. Ageing of lower priorities
- * is ignored. */
+/* Count the requests that are served before this one: all of its own priority and above. Ageing of
+ * lower priorities is ignored. */
 static void count_ahead(struct backlog *backlog, const struct engine_stats *s,
                         const struct forecast_ask *ask)
 {
@@ -50,7 +51,8 @@ static void count_ahead(struct backlog *backlog, const struct engine_stats *s,
     backlog->n_prompts += s->n_running > n_streams ? s->n_running - n_streams : 0;
 }
 
-/* Prompt rows beside the streams: what the scheduler would grant in the middle of this prompt. */
+/* Return the prompt rows that the scheduler would grant beside the streams, in the middle of this
+ * prompt. */
 static uint32_t rows_beside(const struct engine_stats *s, const struct forecast_ask *ask,
                             uint64_t base_ns, uint32_t n_streams)
 {
@@ -65,8 +67,8 @@ static uint32_t rows_beside(const struct engine_stats *s, const struct forecast_
                                                        sched_room_ns(s->target_us, base_ns))));
 }
 
-/* The backlog, with streams as many as there are on average while it is computed: half of the
- * prompts ahead have become streams. */
+/* Compute the backlog. It assumes the mean number of streams while the backlog is computed: half of
+ * the prompts ahead have become streams. */
 static struct backlog look_at_backlog(const struct engine_stats *s, const struct forecast_ask *ask)
 {
     struct backlog backlog = {0};
@@ -80,7 +82,7 @@ static struct backlog look_at_backlog(const struct engine_stats *s, const struct
     return backlog;
 }
 
-/* Time to compute all prompts ahead, as if they had the same length. */
+/* Nanoseconds to compute all prompts ahead, as if they had the same length. */
 static uint64_t ahead_ns(const struct backlog *backlog, const struct engine_stats *s)
 {
     const uint64_t n = most(1, backlog->n_prompts);
@@ -90,8 +92,8 @@ static uint64_t ahead_ns(const struct backlog *backlog, const struct engine_stat
            n * step_costs_chunk_ns(&s->costs, 0, (uint32_t)length);
 }
 
-/* Steps until n of the running requests have ended, if the tokens that they have left are spread
- * evenly between 0 and twice the mean. */
+/* Return the steps until n of the running requests have ended, if the tokens that they have left
+ * are spread evenly between 0 and twice the mean. */
 static uint64_t steps_to_ends(const struct engine_stats *s, uint64_t n)
 {
     if (n == 0 || s->n_running == 0)
@@ -107,8 +109,8 @@ static uint64_t ends_for_slots(const struct backlog *backlog, const struct engin
     return wanted - least(wanted, ask->max_sequences);
 }
 
-/* How many requests must end until the blocks suffice: each gives back an even share of the held
- * blocks, and prompts ahead have one length. */
+/* Return how many requests must end until enough blocks are free: each gives back an even share of
+ * the held blocks, and prompts ahead have one length. */
 static uint64_t ends_for_blocks(const struct backlog *backlog, const struct engine_stats *s,
                                 const struct forecast_ask *ask)
 {
@@ -124,7 +126,7 @@ static uint64_t ends_for_blocks(const struct backlog *backlog, const struct engi
     return ceil_div(wanted - there, most(1, s->blocks_held / s->n_running));
 }
 
-/* Time left of a step under way: half of it on average. */
+/* Nanoseconds left of the running step: half of it on average. */
 static uint64_t under_way_ns(const struct backlog *backlog, const struct engine_stats *s)
 {
     const uint32_t n = (uint32_t)least(backlog->tokens, backlog->rows);
@@ -132,8 +134,8 @@ static uint64_t under_way_ns(const struct backlog *backlog, const struct engine_
     return s->busy ? (backlog->base_ns + step_costs_chunk_ns(&s->costs, 0, n)) / 2 : 0;
 }
 
-/* Time of a decode step of the request: beside all requests that were ahead, with half of its
- * answer computed. */
+/* Nanoseconds of a decode step of the request, beside all requests that were ahead, with half of
+ * its answer computed. */
 static uint64_t decode_ns(const struct backlog *backlog, const struct engine_stats *s,
                           const struct forecast_ask *ask)
 {
@@ -149,7 +151,7 @@ static uint64_t decode_ns(const struct backlog *backlog, const struct engine_sta
     return step_costs_ns(&s->costs, &own) + s->streams.n_decode * s->costs.decode_ns;
 }
 
-/* Time of all its context shifts, beside the streams. */
+/* Nanoseconds of all context shifts of the request, in steps that the running streams share. */
 static uint64_t shifts_ns(const struct backlog *backlog, const struct engine_stats *s,
                           const struct forecast_ask *ask)
 {

@@ -1,10 +1,10 @@
 /* scheduler/grammar_drafter.c - see grammar_drafter.h.
  *
- * `state` is a copy of the request's constraint that runs ahead of it by the guessed tokens; the
- * request's own is never touched. Two sources alternate: looked-up tokens as long as the copy
- * accepts them, then the bytes that the grammar forces, spelled by the longest tokens. Every step
- * through the constraint counts as work, and MAX_WORK ends a guess, because a large grammar can
- * cost more than the step that it saves.
+ * `state` is a copy of the request's constraint that is ahead of it by the guessed tokens; the
+ * request's own constraint is never changed. Two sources alternate: looked-up tokens as long as the
+ * copy accepts them, then the bytes that the grammar forces, spelled by the longest tokens. Every
+ * step through the constraint counts as work, and MAX_WORK ends a guess, because a large grammar
+ * can cost more than the step that it saves.
  */
 #include "scheduler/grammar_drafter.h"
 
@@ -15,16 +15,17 @@
 
 #include <string.h>
 
-#define FIT_SPELLED (DRAFT_FITS - 1) /* fit of a forced token that the model spelled so before */
+#define FIT_SPELLED (DRAFT_FITS - 1) /* class of a forced token that the model has spelled in this
+                                      * way before */
 #define MAX_WORK 20000 /* steps through the constraint, after which a guess ends */
 
 struct grammar_drafter {
     struct constraint_scratch *scratch;
-    struct constraint_state *state;    /* the constraint behind the tokens guessed so far */
+    struct constraint_state *state;    /* the constraint after the tokens guessed so far */
     uint8_t forced[CONSTRAINT_FORCED]; /* forced bytes that follow: [at .. n_forced) are left */
     uint32_t at, n_forced;
     uint32_t work; /* steps through the constraint for this guess */
-    bool is_over;  /* nothing can follow, or the guess became too expensive */
+    bool is_over;  /* no token can follow, or the guess became too expensive */
 };
 
 /* A guess while it is made. */
@@ -88,7 +89,7 @@ static void begin_grammar_draft(struct grammar_drafter *d, const struct request 
     look_ahead(d);
 }
 
-/* Does the token begin with the forced bytes, or spell a part of them? False where none are
+/* True: the token begins with the forced bytes, or spells a part of them. False where no bytes are
  * forced. */
 static bool is_forced(const struct grammar_drafter *d, int32_t id)
 {
@@ -99,7 +100,7 @@ static bool is_forced(const struct grammar_drafter *d, int32_t id)
     return text != NULL && left > 0 && memcmp(text, d->forced + d->at, n < left ? n : left) == 0;
 }
 
-/* Move the copied constraint behind a token; false: the token is not allowed. */
+/* Advance the copied constraint by a token; false: the token is not allowed. */
 static bool advance_grammar_draft(struct grammar_drafter *d, int32_t id)
 {
     const bool was_forced = is_forced(d, id);
@@ -127,8 +128,8 @@ static void add_looked_up(struct grammar_drafter *d, struct guess *g, const stru
     const struct lookup_guess found = lookup->find(lookup->ud, g->r, g->n_known, g->draft.n);
 
     for (uint32_t i = 0; i < found.n && g->draft.n < g->most && !d->is_over; i++) {
-        const int32_t id = found.ids[i]; /* a look-up in own text may run into the guess itself,
-                                          * which repeats it */
+        const int32_t id = found.ids[i]; /* a match in the own text may continue into the guess
+                                          * itself, which then repeats */
         const bool forced = is_forced(d, id);
 
         if (!advance_grammar_draft(d, id))

@@ -4,7 +4,7 @@
  *
  * A guess is made token by token. While a look-up matches, its tokens are taken: they spell forced
  * text as the model spelled it before. Where the look-up ends or the constraint refuses its token,
- * the longest tokens spell the forced bytes; behind these the look-up is asked again.
+ * the longest tokens spell the forced bytes; after these the look-up is asked again.
  *
  * Thread: engine thread only.
  * Memory: taken at creation.
@@ -20,16 +20,17 @@ struct grammar_drafter;
 int grammar_drafter_create(struct grammar_drafter **out); /* ERR_NOMEM */
 void grammar_drafter_destroy(struct grammar_drafter **d);
 
-/* Is the request's next token under a constraint (and no thought open)? */
+/* True: the request's next token is under a constraint (and no thought is open). */
 bool grammar_drafter_is_for(const struct request *r);
 
 struct lookup {
     void *ud; /* borrowed */
-    /* Same contract as lookup_drafter_find(). */
+    /* Find a guess as lookup_drafter_find() does. */
     struct lookup_guess (*find)(void *ud, struct request *r, uint32_t n_known, uint32_t n_guessed);
 };
 
-/* struct drafter's propose(), for requests that grammar_drafter_is_for() accepts. */
+/* Propose a draft (propose() of struct drafter), for requests that grammar_drafter_is_for()
+ * accepts. */
 struct draft grammar_drafter_propose(struct grammar_drafter *d, const struct lookup *lookup,
                                      struct request *r, uint32_t n_known, uint32_t most);
 

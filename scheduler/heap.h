@@ -26,7 +26,7 @@ int heap_create(struct heap *h, uint32_t cap, size_t index_offset,
                 bool (*before)(const struct seq *a, const struct seq *b));
 void heap_release(struct heap *h);
 
-void heap_push(struct heap *h, struct seq *s); /* the caller makes sure that there is room */
+void heap_push(struct heap *h, struct seq *s); /* the heap must have room */
 struct seq *heap_top(const struct heap *h);    /* NULL: empty */
 void heap_remove(struct heap *h, struct seq *s);
 bool heap_check(const struct heap *h);

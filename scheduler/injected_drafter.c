@@ -1,8 +1,8 @@
 /* scheduler/injected_drafter.c - see injected_drafter.h.
  *
  * In debug builds only. Random numbers come from a seed and a counter, so a test that fails with
- * SEED:N fails again. Wrong guesses exercise what real drafters make rare: taking back blocks and
- * recurrent states behind a rejected token.
+ * SEED:N fails again. Wrong guesses exercise what real drafters rarely cause: undoing blocks and
+ * recurrent states after a rejected token.
  */
 #include "scheduler/injected_drafter.h"
 

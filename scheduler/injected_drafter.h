@@ -19,7 +19,8 @@ struct injected_drafter {
 /* Read QUIRE_DEBUG_DRAFTS. An invalid value ends the process with a message. */
 void injected_drafter_init(struct injected_drafter *d);
 
-/* struct drafter's propose(): 1 to `most` random tokens of the request's own; or none. */
+/* Propose 1 to `most` random tokens of the request's own text, or none (propose() of struct
+ * drafter). */
 struct draft injected_drafter_propose(struct injected_drafter *d, struct request *r,
                                       uint32_t n_known, uint32_t most);
 

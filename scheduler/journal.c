@@ -256,7 +256,8 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
     put_value(j, "priority", r->priority);
     put_nonzero(j, "tenant", r->tenant);
     put_value(j, "weight", r->weight);
-    put_journal_text(j, ",\"salt\":\""); /* 64 bits: more than a JSON number holds everywhere */
+    put_journal_text(j, ",\"salt\":\""); /* a string, because many JSON readers have no 64-bit
+                                          * integers */
     put_member_number(j, r->key.salt, 16);
     put_journal_text(j, "\"");
     put_nonzero(j, "max_tokens", r->max_tokens - r->n_resumed);
@@ -272,7 +273,8 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
     put_nonzero(j, "asks_store", r->asks_store);
     if (r->n_stop_ids > 0)
         put_tokens(j, "stop", r->stop_ids, r->n_stop_ids);
-    put_tokens(j, "prompt", r->ids, request_n_given(r)); /* the scheduler treats both the same */
+    put_tokens(j, "prompt", r->ids, request_n_given(r)); /* the scheduler treats prompt and resumed
+                                                          * tokens the same */
     end_record(j);
 }
 

@@ -17,12 +17,12 @@
  *   {"fetched":9,"first":block,"n":blocks,"last":1}
  *   {"dropped":3}
  *
- * "unix" is the time of day, in microseconds since 1970, at which clock_us() was 0: with it the
- * times of several machines' journals can be compared. 0: unknown.
+ * "unix" is the time, in microseconds since 1970, at which clock_us() was 0: with it the times of
+ * several machines' journals can be compared. 0: unknown.
  *
  * An item is [request, first position, tokens, wants a token]; a commit has one token for each item
  * that wants one. Drafts are [request, guessed tokens], which count among the item's; a commit has
- * for each of these how many were right, and its token is the one behind them; both are left out
+ * for each of these how many were right, and its token is the one after them; both are left out
  * where there are none; fetch and delay are left out of the costs where both are 0. Times are
  * clock_us().
  * Keys with the value 0 are left out of posts; so are max_known, n_keep and n_discard of requests
@@ -30,7 +30,7 @@
  *
  * The engine appends, the I/O thread takes and writes, so the engine never waits for a disk. When
  * the ring is full whole lines are dropped and counted, and the next line that fits is preceded by
- * {"dropped":n}: what follows cannot be replayed, and the replay says so there.
+ * {"dropped":n}: the lines after it cannot be replayed, and the replay stops there with an error.
  *
  * {"dropped":n} also marks where blocks were copied past the scheduler (prefix_copy.h).
  *
@@ -68,7 +68,7 @@ void journal_start(struct journal *j, const struct sched_options *sched,
                    const struct kv_manager_options *kv, const int32_t *eog, size_t n_eog,
                    uint64_t unix_us);
 
-/* Called before sched_add(), which may take the request, whatever it answers. Not for dry runs. */
+/* Called before sched_add(), also if that refuses the request. Not for dry runs. */
 void journal_post(struct journal *j, const struct request *r, uint64_t now_us);
 void journal_cancel(struct journal *j, uint64_t id, enum finish why, uint64_t now_us);
 void journal_cancel_all(struct journal *j, enum finish why, uint64_t now_us);
@@ -101,7 +101,7 @@ void journal_gap(struct journal *j);
 /* Move up to n bytes out, in order; 0 when there is nothing. */
 size_t journal_take(struct journal *j, char *out, size_t n);
 
-/* Lines dropped for want of room since creation. */
+/* Lines dropped since creation because the ring was full. */
 uint64_t journal_n_dropped(struct journal *j);
 
 #endif

@@ -1,7 +1,7 @@
 /* scheduler/lookup_drafter.c - see lookup_drafter.h.
  *
- * Matches are compared by length, and the prediction wins a tie. The own text's place is kept as a
- * distance from the end (lookup_distance), so it moves on by itself as the text grows. A guess from
+ * Matches are compared by length, and the prediction wins a tie. The place in the own text is kept
+ * as a distance from the end (lookup_distance), so that it advances as the text grows. A guess from
  * own text may copy beyond the last known token: it then reads the tokens just guessed, which
  * repeats a loop.
  */
@@ -9,8 +9,8 @@
 
 #include "scheduler/request.h"
 
-/* The best match in the request's own text: the place of the last guess, moved on, or another one
- * that matches longer. */
+/* Find the best match in the request's own text: the place of the last guess, advanced, or another
+ * one that matches longer. */
 static struct lookup_match find_own(struct request *r, uint32_t n_known)
 {
     struct token_lookup *l = &r->lookup;
@@ -55,6 +55,6 @@ struct draft lookup_drafter_take(struct request *r, uint32_t n_known, uint32_t m
     const uint32_t n = guess->n < most ? guess->n : most;
 
     for (uint32_t i = 0; i < n; i++)
-        r->ids[n_known + i] = guess->ids[i]; /* ids may run into the guess, which repeats */
+        r->ids[n_known + i] = guess->ids[i]; /* ids may extend into the guess, which then repeats */
     return draft_behind_match(n, guess->source, guess->n_match);
 }

@@ -18,10 +18,11 @@ struct lookup_guess {
     uint32_t n_match; /* 0: nothing was found */
 };
 
-/* Find a guess at what follows ids[0 .. n_known + n_guessed) of a request; the last n_guessed of
- * these are guesses themselves. */
+/* Find tokens that may follow ids[0 .. n_known + n_guessed) of a request, of which the last
+ * n_guessed are guesses themselves. */
 struct lookup_guess lookup_drafter_find(struct request *r, uint32_t n_known, uint32_t n_guessed);
-/* Copy a found guess behind the known tokens, as struct drafter's propose() does. */
+/* Copy a found guess into the request's ids after the n_known known tokens, at most `most` of them
+ * (propose() of struct drafter). */
 struct draft lookup_drafter_take(struct request *r, uint32_t n_known, uint32_t most,
                                  const struct lookup_guess *guess);
 

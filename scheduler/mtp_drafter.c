@@ -63,7 +63,7 @@ static uint32_t n_behind(void *ud, const struct draft_stream *s)
                : DRAFT_FAR;
 }
 
-/* Never needed: a stream is not behind, or cannot be guessed for at all. */
+/* Never called with work: a stream has nothing to take in, or the layer cannot guess for it. */
 static bool take_in_guess(void *ud, const struct draft_stream *s, uint32_t n)
 {
     (void)ud;
@@ -93,7 +93,7 @@ static void add_mtp_row(struct mtp_drafter *d, const struct draft_stream *s, uin
     };
 }
 
-/* Collect the streams that are to have guess number `depth`. */
+/* Collect the streams that shall get guess number `depth`. */
 static void collect_guesses(struct mtp_drafter *d, const struct draft_stream *streams, uint32_t n,
                             uint32_t depth)
 {

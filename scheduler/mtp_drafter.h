@@ -1,5 +1,5 @@
-/* scheduler/mtp_drafter.h - guesses by the layer for multi-token prediction in the model's own file
- * (runner_guess()), as a draft model (drafts/draft_model.h).
+/* scheduler/mtp_drafter.h - a draft model (drafts/draft_model.h) whose guesses the multi-token
+ * prediction layer in the model's own file makes (runner_guess()).
  *
  * The layer takes texts in as the model's steps compute them, so take_in() has nothing to do: the
  * layer can guess for a stream whose last step computed the row before its last token, that is,
@@ -30,7 +30,7 @@ struct mtp_drafter_options {
 int mtp_drafter_create(struct mtp_drafter **out, const struct mtp_drafter_options *options);
 void mtp_drafter_destroy(struct mtp_drafter **d);
 
-/* The interface for the scheduler; it refers to d. */
+/* Return the interface for the scheduler; it borrows d. */
 struct draft_model mtp_drafter_get(struct mtp_drafter *d);
 struct draft_model_costs *mtp_drafter_costs(struct mtp_drafter *d);
 

@@ -19,7 +19,8 @@ bool order_key_before(const struct order_key *a, const struct order_key *b)
     return a->ticket < b->ticket;
 }
 
-/* A fixed shuffle of the ticket (Steele et al., SplitMix64): the same plans on every run. */
+/* Hash the ticket (Steele et al., SplitMix64): every run builds the same tree, and so makes the
+ * same plans. */
 static uint64_t weight(const struct order_node *s)
 {
     uint64_t z = s->key.ticket + 0x9e3779b97f4a7c15u;

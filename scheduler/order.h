@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct order_key { /* the smaller goes first */
+struct order_key { /* the smaller key is admitted first */
     uint64_t major, minor;
     uint64_t ticket; /* unique */
 };

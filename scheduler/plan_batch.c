@@ -2,8 +2,8 @@
  *
  * The engine thread builds the batch between sched_plan() and runner_step(). One span a sequence:
  * its rows are ids[first .. first + n), drafts included. A sequence that wants a token gets one
- * output for its last known token and one behind each draft; the runner marks outputs behind the
- * first wrong draft as void. Spans with the same LoRA adapter are put together, because the runner
+ * output at its last known token and one at each draft; the runner marks outputs after the first
+ * wrong draft as void. Spans with the same LoRA adapter are put together, because the runner
  * computes them as one product.
  */
 #include "scheduler/plan_batch.h"
@@ -28,7 +28,7 @@ static void add_scores(struct batch *b, const struct plan_item *item, uint32_t i
     }
 }
 
-/* Add the output behind the last known token, or behind the first n_drafts drafts. */
+/* Add the output at the row of the last known token (n_drafts 0) or of draft number n_drafts. */
 static void add_sample(struct batch *b, const struct plan_item *item, uint32_t i_item, uint32_t row,
                        uint32_t n_drafts)
 {
@@ -48,7 +48,7 @@ static void add_sample(struct batch *b, const struct plan_item *item, uint32_t i
     o->thought = r->thought.phase != THOUGHT_NONE ? &r->thought : NULL;
     o->history = r->ids;
     o->mirostat_mu = &r->mirostat_mu;
-    if (r->constraint != NULL && r->ignore_eos) /* only the constraint ends the text then */
+    if (r->constraint != NULL && r->ignore_eos) /* then only the constraint can end the answer */
         o->ban_eog = true;
     o->seq = i_item;
 }
@@ -71,7 +71,8 @@ static void add_pool(struct batch *b, const struct plan_item *item, uint32_t row
     if (r->pooling == POOLING_ALL) {
         p->sum += (size_t)from * r->n_pooled;
         p->next = r->n_pooled;
-    } else if (to == r->n_prompt || r->pooling == POOLING_FIRST) { /* the vector is complete then */
+    } else if (to == r->n_prompt || r->pooling == POOLING_FIRST) { /* the pooled vector is complete
+                                                                    * then */
         p->labels = r->labels;
         p->scale = r->pooling == POOLING_MEAN ? 1.0f / (float)r->n_prompt : 1.0f;
         b->has_labels = b->has_labels || r->labels != NULL;

@@ -1,9 +1,9 @@
 /* scheduler/prefix_copy.c - see prefix_copy.h.
  *
- * A short-lived sequence on the stack does it, so that cached blocks are shared, counted and
- * evicted as for any other: copying out attaches the prefix and reads its blocks, copying in
- * allocates blocks behind the cached ones, fills them and commits, which enters them into the
- * prefix index. The engine thread calls it between two steps, when no block moves are outstanding
+ * A temporary sequence on the stack holds the blocks, so that they are shared, counted and evicted
+ * as for any other sequence: copying out attaches the prefix and reads its blocks, copying in
+ * allocates blocks after the cached ones, fills them and commits, which enters them into the prefix
+ * index. The engine thread calls it between two steps, when no block moves are outstanding
  * (asserted).
  */
 #include "scheduler/prefix_copy.h"
@@ -13,7 +13,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Let the sequence hold the whole cached blocks of the first n; returns how many there are. */
+/* Let the sequence hold those of the first n blocks that are cached; returns how many there are. */
 static uint32_t hold(struct kv_manager *kv, struct kv_seq *seq, struct kv_key *key, uint32_t n)
 {
     uint32_t n_blocks;

@@ -30,7 +30,8 @@ struct fetch_prompt {
     bool is_dropped; /* to be freed when the reader is done */
     bool has_answer; /* an answer that the engine has not taken */
     bool is_found;   /* its probe is done */
-    bool is_read;    /* asked for: read first .. end - 1; before, the prompt is probed */
+    bool is_read;    /* true: records first .. end - 1 are to be read; false: the prompt is to be
+                      * probed */
     uint32_t first, end; /* records first .. end - 1 are still to be read */
     struct fetch_answer answer;
     uint32_t n_records;
@@ -53,7 +54,7 @@ struct prefix_fetch {
     uint32_t n_prompts;
     bool is_used[BUFFERS];
     bool is_woken;
-    uint64_t busy_since_us; /* since when the reader works on one thing; 0: it waits */
+    uint64_t busy_since_us; /* clock when the reader began its present piece of work; 0: it waits */
 };
 
 static uint32_t part_records_of(size_t record_bytes)
@@ -121,7 +122,7 @@ void prefix_fetch_attach(struct prefix_fetch *f, struct queue *q)
 
 /* ---- I/O thread ---- */
 
-/* Does the store answer in time, and is there room for another prompt? */
+/* True: the store answers in time, and there is room for another prompt. */
 static bool takes_more(struct prefix_fetch *f)
 {
     const uint64_t now = clock_us();
@@ -211,7 +212,7 @@ static int free_buffer(const struct prefix_fetch *f)
     return -1;
 }
 
-/* The first prompt in `work` that needs no buffer, or for which one is free. */
+/* Return the first prompt in `work` that needs no buffer, or for which one is free. */
 static struct fetch_prompt *next_work(const struct prefix_fetch *f)
 {
     list_each(link, &f->work) {
@@ -296,7 +297,7 @@ static void give_buffer(struct prefix_fetch *f, const uint8_t *bytes)
     pthread_cond_signal(&f->has_work);
 }
 
-/* The answer that the engine gets for finished work. */
+/* Make the answer that the engine gets for finished work. */
 static struct fetch_answer answer_of(const struct prefix_fetch *f, const struct fetch_work *w,
                                      uint32_t n, uint64_t us)
 {

@@ -40,16 +40,18 @@ struct queue {
     bool closed, cancel_all, close_is_new, is_nudged;
     struct event *events; /* ring */
     uint32_t event_head, n_events;
-    bool wake_due; /* something was handed over and the I/O thread not woken yet */
+    bool wake_due; /* something was handed over, and the I/O thread was not woken yet */
     struct engine_stats stats;
     struct swap_io transfers[SWAP_MAX_IO]; /* transfers to be carried out, in order */
     uint32_t n_transfers;
-    struct queue_io_end ends[SWAP_MAX_IO]; /* carried out, and not drained by the engine yet */
+    struct queue_io_end ends[SWAP_MAX_IO]; /* transfers that were carried out, and that the engine
+                                            * has not drained yet */
     uint32_t n_ends;
     uint32_t n_io; /* transfers handed over and not drained: bounds both arrays */
     enum snapshot_step snapshot_step;
-    bool snapshot_again;  /* asked for while one was FILLING or READY: fill another one after it */
-    uint64_t n_snapshots; /* begun so far */
+    bool snapshot_again;  /* a snapshot was asked for while one was FILLING or READY: another one
+                           * follows */
+    uint64_t n_snapshots; /* number of snapshots begun so far */
     struct snapshot *snapshot; /* its contents are not under the lock: the step says which thread
                                 * owns them */
 };
@@ -152,8 +154,8 @@ int queue_post(struct queue *q, struct request *r)
     return queue_post_all(q, &r, 1);
 }
 
-/* At most one cancel per outstanding request, so the array cannot overflow unless the contract is
- * broken; then the surplus is dropped: the request still ends by itself. */
+/* There is at most one cancel per outstanding request, so the array overflows only if a caller
+ * breaks the contract. Then the cancel is dropped, and the request ends by itself. */
 void queue_cancel(struct queue *q, uint64_t id)
 {
     pthread_mutex_lock(&q->lock);

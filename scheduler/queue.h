@@ -1,4 +1,4 @@
-/* scheduler/queue.h - everything that passes between the I/O thread and the engine thread.
+/* scheduler/queue.h - carries everything that passes between the I/O thread and the engine thread.
  *
  * In: requests, cancellations, ends of thoughts, stop, ends of transfers. Out: events, transfers
  * between the swap tiers, and a copy of the engine's statistics. All are bounded rings under one
@@ -7,7 +7,8 @@
  * A request is outstanding from a successful post until its EVENT_END has been taken; at most
  * `max_outstanding` are. Every posted request yields exactly one EVENT_END (P2).
  *
- * Thread: functions say whose they are. Lock order: the one mutex is a leaf.
+ * Thread: the headings below say which thread may call a function. Lock order: the one mutex is a
+ * leaf.
  * Memory: everything is taken in queue_create().
  */
 #ifndef SCHEDULER_QUEUE_H
@@ -31,11 +32,11 @@ enum event_kind {
     EVENT_END,       /* the last event of its request; no token */
 };
 
-struct event_times { /* microseconds of the request's life; sum = end - arrival */
+struct event_times { /* microseconds; queue + prefill + decode + preempted = end - arrival */
     uint64_t queue_us;     /* from arrival to the first step */
     uint64_t prefill_us;   /* from the first step to the first token */
     uint64_t decode_us;    /* from the first token to the end, without preempted_us */
-    uint64_t preempted_us; /* waiting after preemptions */
+    uint64_t preempted_us; /* waiting after preemptions, until admitted again */
     uint64_t swapped_us;   /* part of preempted_us with a copy in a swap tier */
     uint32_t n_preempted;
     uint32_t n_cached;     /* prompt tokens that came from the prefix cache */
@@ -52,7 +53,7 @@ struct event {
     uint64_t request;
     enum event_kind kind;
     enum finish finish;  /* EVENT_END only */
-    int32_t token;       /* TOKEN, SCORE; an end-of-generation token is reported too */
+    int32_t token;       /* TOKEN, SCORE: the token; an end-of-generation token is reported too */
     uint32_t pos;        /* TOKEN: index among the generated ones; SCORE: index in the prompt */
     bool is_eog;         /* TOKEN: it ends the generation and has no text */
     bool is_complete;    /* TOKEN: the request's constraint lets nothing follow */
@@ -77,7 +78,7 @@ struct engine_stats { /* copied out by value */
     uint32_t n_waiting[PRIORITY_COUNT];
     uint32_t blocks_total, blocks_free, blocks_held, blocks_cached, blocks_pinned;
     struct kv_groups groups; /* layout of the blocks, for kv_groups_peak() */
-    uint32_t max_chunk;    /* most tokens of a sequence in a step */
+    uint32_t max_chunk;    /* most tokens of a sequence that a step computes */
     enum kv_pressure pressure;
     uint64_t prompt_tokens, generation_tokens, recomputed_tokens;
     uint64_t cached_tokens; /* prompt tokens found in the prefix cache */
@@ -98,20 +99,22 @@ struct engine_stats { /* copied out by value */
     uint64_t store_timeouts; /* prompts that stopped waiting for the block store */
     uint64_t fetched_blocks; /* blocks that entered the cache from the block store */
     /* ---- the work ahead, for forecasts ---- */
-    uint64_t waiting_tokens[PRIORITY_COUNT]; /* prompt tokens of the waiting, still to compute */
-    uint64_t running_prefill;  /* tokens that running sequences are behind, beyond one each */
-    uint64_t running_left;     /* tokens that running sequences may still generate at most */
+    uint64_t waiting_tokens[PRIORITY_COUNT]; /* tokens that waiting requests have still to compute,
+                                              * by priority */
+    uint64_t running_prefill;  /* tokens that running sequences have to compute before the next one
+                                * can be chosen, beyond one each */
+    uint64_t running_left;     /* most tokens that running sequences may still generate, in all */
     struct step_work streams;  /* work of a step of the present streams alone */
     struct step_costs costs;
     uint64_t target_us;
     uint64_t last_step_us; /* clock_us() at the end of the last step, 0 before the first */
     uint64_t turn_wait_us; /* time waited for other models' steps since the start */
-    bool busy;             /* inside a step now: with last_step_us it shows a wedged engine */
+    bool busy;             /* a step is running: with last_step_us it shows an engine that hangs */
     struct hist iteration_tokens, iteration_seconds, batch_sequences, cost_error;
 };
 
 struct queue_options {
-    uint32_t max_outstanding; /* requests posted and not ended */
+    uint32_t max_outstanding; /* most requests that are posted and have not ended */
     uint32_t max_tenants;     /* in a snapshot */
     uint32_t n_blocks;        /* in a snapshot */
     uint32_t max_events;      /* events waiting for the I/O thread */
@@ -127,9 +130,9 @@ void queue_destroy(struct queue **q);
 
 /* ---- I/O thread ---- */
 
-/* Hand n requests over; the engine gets them together. 0: taken, the engine owns them now.
- * ERR_AGAIN: more than max_outstanding allows; ERR_CANCELED: queue_close() was called; in both
- * cases the caller still owns all of them. */
+/* Post n requests; the engine gets them together. 0: the engine owns them now. ERR_AGAIN:
+ * max_outstanding would be exceeded; ERR_CANCELED: queue_close() was called; with an error the
+ * caller still owns all of them. */
 int queue_post_all(struct queue *q, struct request *const *r, uint32_t n);
 int queue_post(struct queue *q, struct request *r); /* one */
 
@@ -138,7 +141,7 @@ int queue_post(struct queue *q, struct request *r); /* one */
 void queue_cancel(struct queue *q, uint64_t id);
 
 /* Ask that a request's thought, if one is open, ends with its next token (core/runtime/thought.h).
- * As queue_cancel(): an unknown id is ignored, and there is at most one call per request. */
+ * An unknown id is ignored; at most one call per request. */
 void queue_end_thought(struct queue *q, uint64_t id);
 
 /* Refuse further posts; the engine finishes the requests it has, then its thread ends. With `now`,
@@ -152,16 +155,16 @@ void queue_get_stats(struct queue *q, struct engine_stats *out);
 uint32_t queue_n_outstanding(struct queue *q);
 
 /* Ask for a snapshot; `wake` is called when it is ready. Returns the number of the first snapshot
- * that is begun after this call: one that is being filled or ready already is older, and the next
- * one follows as soon as that one has been released. */
+ * that is begun after this call. A snapshot that is being filled or ready already is older; the new
+ * one is begun when the old one has been released. */
 uint64_t queue_ask_snapshot(struct queue *q);
-/* The snapshot and its number, or NULL while none is ready. The caller owns it until
- * queue_release_snapshot(), which it must call even if the client that asked has left. */
+/* Return the snapshot and its number, or NULL: none is ready. The caller owns it until it calls
+ * queue_release_snapshot(), which it must do even if the client that asked has disconnected. */
 const struct snapshot *queue_take_snapshot(struct queue *q, uint64_t *number);
 void queue_release_snapshot(struct queue *q);
 
-/* The next transfer between the swap tiers to carry out; false: none. Its arrays stay valid until
- * queue_io_done(). `us` is the time it took, rc 0 or what went wrong. */
+/* Take the next transfer between the swap tiers to carry out; false: there is none. Its arrays stay
+ * valid until queue_io_done(), which gets the time that it took and 0 or an ERR_*. */
 bool queue_take_io(struct queue *q, struct swap_io *out);
 void queue_io_done(struct queue *q, uint32_t copy, int rc, uint32_t n_blocks, uint64_t us);
 
@@ -192,7 +195,7 @@ struct queue_inbox { /* valid until the next queue_drain */
     bool cancel_all;
 };
 
-/* Everything that came in since the last call. The caller owns the requests now. */
+/* Take everything that was posted since the last call. The caller owns the requests now. */
 void queue_drain(struct queue *q, struct queue_inbox *out);
 
 /* queue_wait_inbox() sleeps until the inbox has something or queue_wake() was called since the last
@@ -201,13 +204,14 @@ void queue_drain(struct queue *q, struct queue_inbox *out);
 void queue_wait_inbox(struct queue *q, uint32_t most_ms);
 void queue_wait_room(struct queue *q, uint32_t n_events);
 
-/* Append an event; the caller made sure of the room before (asserted). */
+/* Append an event; the ring must have room (asserted), see queue_wait_room(). */
 void queue_emit(struct queue *q, const struct event *e);
 
 /* Hand a transfer to the I/O thread: at most SWAP_MAX_IO are under way (asserted). */
 void queue_emit_io(struct queue *q, const struct swap_io *io);
 
-/* The snapshot to fill if one was asked for, else NULL; queue_end_snapshot() hands it over. */
+/* Return the snapshot to fill if one was asked for, else NULL. queue_end_snapshot() passes it to
+ * the I/O thread. */
 struct snapshot *queue_begin_snapshot(struct queue *q);
 void queue_end_snapshot(struct queue *q);
 

@@ -1,9 +1,9 @@
 /* scheduler/request.c - see request.h.
  *
- * One allocation holds the struct and all its arrays behind it. measure() computes the size of each
- * array, and place_arrays() hands them out in descending order of alignment, so that no padding is
- * needed. The I/O thread creates requests before it posts them; the engine thread destroys them
- * after their last event was emitted.
+ * One allocation holds the struct and, after it, all its arrays. measure() computes the size of
+ * each array, and place_arrays() hands them out in descending order of alignment, so that no
+ * padding is needed. The I/O thread creates requests before it posts them; the engine thread
+ * destroys them after their last event was emitted.
  */
 #include "scheduler/request.h"
 
@@ -12,11 +12,11 @@
 
 #include <string.h>
 
-struct array_bytes { /* bytes of the arrays behind a request, in this order */
+struct array_bytes { /* bytes of the arrays that follow struct request in memory, in this order */
     size_t state, hashes, counts, bias, lookup, prediction, message, ids;
 };
 
-/* Place the arrays behind the struct, in descending order of their alignment. */
+/* Place the arrays after the struct, in descending order of their alignment. */
 static void place_arrays(struct request *r, const struct request_size *size,
                          const struct array_bytes *b)
 {

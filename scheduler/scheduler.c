@@ -109,8 +109,8 @@ int sched_create(struct sched **out, const struct sched_options *options)
     s->kv = options->kv;
     s->table_cap = block_table_needed(options->max_context);
     s->n_groups = kv_manager_n_groups(s->kv);
-    /* Each request is told of twice, and all requests may have been replaced by the time they are
-     * asked for. */
+    /* Room for two orders for each request, and once more as many, because new requests may have
+     * replaced all of them before the orders are taken. */
     s->max_fetches = options->store_blocks > 0 ? 4 * options->max_requests : 1;
     list_init(&s->held_for_store);
     list_init(&s->held_for_copy);
@@ -285,8 +285,8 @@ uint32_t sched_awaited_by_choice(const struct sched *s, const struct request *r)
 }
 
 /* Release the waiters of an owner that was preempted or has ended (is_gone). If it ended, the first
- * of its parallel choices becomes the prefix owner of the others; all other waiters wait for
- * room. */
+ * of its parallel choices becomes the prefix owner of the others. All other waiters return to the
+ * waiting order. */
 void sched_leave_prefix_waiters(struct sched *s, struct seq *prefix_owner, bool is_gone)
 {
     struct seq *f, *next, *successor = NULL;
@@ -362,8 +362,8 @@ uint64_t sched_end_of_time(const struct request *r)
     return earlier(r->deadline_us, r->timeout_us);
 }
 
-/* The prefix owner that the request has to wait for. NULL: it has none, must compute the whole
- * prompt itself (scores), or the owner has computed the prompt already. */
+/* Return the prefix owner that the request has to wait for. NULL: it has none, it must compute the
+ * whole prompt itself (scores), or the owner has computed the prompt already. */
 static struct seq *find_prefix_owner(const struct sched *s, const struct request *r)
 {
     struct seq *prefix_owner = r->prefix_owner != 0 ? seq_set_find(&s->set, r->prefix_owner) : NULL;
@@ -500,8 +500,7 @@ static void count_rows(struct sched *s, struct seq *seq, const struct plan_item 
 }
 
 /* Append the token. Returns why the sequence ends with it, or FINISH_NONE. Before min_tokens
- * neither kind of stop counts (the sampler bans end-of-generation tokens there, but not
- * stop_ids). */
+ * neither end-of-generation tokens, which the sampler bans there, nor stop_ids end it. */
 static enum finish take_token(struct sched *s, struct seq *seq, int32_t token, bool is_eog,
                               uint64_t now_us)
 {
@@ -558,7 +557,7 @@ void sched_commit(struct sched *s, const int32_t *tokens, const uint32_t *n_acce
         if (item->wants_token)
             why = take_token(s, seq, tokens[i], is_eog != NULL && is_eog(ud, tokens[i]), now_us);
         else if (seq->n_done == seq->n_known)
-            why = FINISH_LENGTH; /* max_tokens 0: nothing follows the prompt */
+            why = FINISH_LENGTH; /* max_tokens is 0: no token is generated */
         if (why != FINISH_NONE)
             end_seq(s, seq, SEQ_COMPLETED, why, now_us);
     }

@@ -4,7 +4,7 @@
  * step computes more of them until all known ones are computed. A prompt in chunks, a prefix hit, a
  * resume after preemption and decoding are the same code path.
  *
- * One plan: decode rows for all sequences that are one token behind -> prompt chunks, of running
+ * One plan: decode rows for all sequences with one token to compute -> prompt chunks, of running
  * prefills and of waiting sequences that are admitted, in one order (below). When KV blocks are
  * short, a running sequence that cannot get its next block preempts one that is later in the run
  * order, or is preempted itself when it is the last; a waiting sequence preempts strictly lower
@@ -21,11 +21,11 @@
  *             0 levels are strict
  *   adaptive  the same, and 2,048 tokens of length (prompt + max_tokens) push it back by a level,
  *             at most by max_wait
- * Several tenants: a higher priority goes first until the other request has waited so long that it
- * is as high; among equals the tenant that has had least service: tokens computed for it / its
- * weight. Service starts, for a tenant that was idle, at the least of those that are busy (Sheng et
- * al., "Fairness in Serving Large Language Models", 2024). Running prefills share the step in the
- * same order.
+ * Several tenants: the request of higher priority is admitted first, until the other one has waited
+ * so long that it counts as high; among equals that of the tenant with least service: tokens
+ * computed for it / its weight. Service starts, for a tenant that was idle, at the least of those
+ * that are busy (Sheng et al., "Fairness in Serving Large Language Models", 2024). Running prefills
+ * share the step in the same order.
  *
  * When several requests arrive with the same long prefix, one computes it; the others wait until it
  * is computed, and share its blocks. Parallel choices do the same (request.prefix_owner).
@@ -42,8 +42,8 @@
  * lacks a block, and is admitted again only when all the blocks that it may ever need are there
  * beside all that the others may need.
  *
- * A running sequence that is full (request.h: context shift) throws tokens away at the head of the
- * next plan. It keeps its slot, gives its blocks back, takes what the prefix cache has of the
+ * A running sequence that is full (request.h: context shift) discards tokens at the beginning of
+ * the next plan. It keeps its slot, gives its blocks back, takes what the prefix cache has of the
  * tokens that stay, and is a running prefill until the rest is computed; its tenant is charged for
  * that.
  *
@@ -54,13 +54,13 @@
  * for drafts. Blocks of wrong guesses are given back. With recurrent states only the first
  * undo_streams sequences of a plan have drafts, and none beyond the place of a snapshot.
  *
- * Time. Beside running streams a step takes as many prompt rows as keep its predicted time within
- * the target; when the streams alone take more than half of that, prompts still get half of it, or
- * no request would be admitted while all slots decode. At least SCHED_MIN_CHUNK rows in any case;
- * without streams there is no limit.
+ * Time. Beside running streams a step computes as many prompt rows as keep its predicted time
+ * within the target. When the streams alone take more than half of the target, prompts still get
+ * half of it, or no request would be admitted while all slots decode. At least SCHED_MIN_CHUNK rows
+ * in any case; without streams there is no limit.
  *
- * Pure: no thread, no clock (time is an argument), no floats. A simulator drives it as it is, and
- * the same arguments give the same plans.
+ * Pure: no thread, no clock (time is an argument), no floats. The same calls give the same plans,
+ * and a simulator calls it without changes.
  *
  * Thread: engine thread only.
  * Memory: taken in sched_create(); requests are taken by sched_add() and given back by
@@ -112,12 +112,14 @@ struct sched_options {
     struct draft_model model; /* a draft model; guess NULL: none. Needs a drafter */
 };
 
-/* Fill in the defaults of options that are not settings. */
+/* Set every option to its default; those without one become 0. */
 void sched_options_default(struct sched_options *o);
 
 struct sched_limits {        /* limits of one step */
-    uint64_t target_us;      /* 0 = none; for steps with streams, and all steps if is_shared */
-    bool is_shared;          /* other engines wait for the end of the step, and may have streams */
+    uint64_t target_us;      /* most predicted time of a step with streams, and if is_shared of any
+                              * step; 0 = no limit */
+    bool is_shared;          /* other engines, which may have streams, wait for the end of the
+                              * step */
     struct step_costs costs;
     const struct draft_costs *drafts; /* NULL: not known. Borrowed during sched_plan() */
 };
@@ -134,8 +136,8 @@ struct plan_item {
     struct request *request;   /* its ids[first .. first + n) are computed in this step */
     uint32_t slot;             /* the sequence's slot, stable while it runs */
     uint32_t first, n;
-    uint32_t n_drafts;         /* the last rows, whose tokens are guesses: each yields a token if it
-                                * and those before it were right */
+    uint32_t n_drafts;         /* number of last rows, whose tokens are guesses: each yields a token
+                                * if its guess and those before it were right */
     bool wants_token;          /* the last row (before the drafts) yields a token */
     bool is_begin;             /* no token of the request was computed yet */
     uint32_t n_discarded;      /* tokens that context shifts have discarded */
@@ -164,9 +166,9 @@ struct plan {
     uint32_t n_shifted;        /* contexts shifted, before everything else */
 };
 
-struct sched_fetch { /* an order for the block store */
+struct sched_fetch { /* an order to the block store */
     uint64_t request;
-    uint32_t first, n; /* blocks of its prompt to read; n 0: no more of it is wanted */
+    uint32_t first, n; /* blocks of the prompt to read; n 0: the scheduler wants no more of it */
 };
 
 struct sched_end {
@@ -184,8 +186,8 @@ int sched_create(struct sched **out, const struct sched_options *options);
 /* Destroy the scheduler and the requests still in it. */
 void sched_destroy(struct sched **s);
 
-/* Can a request with so many tokens ever run (struct request)? The server asks before posting, and
- * answers 400 otherwise. */
+/* True: a request with so many tokens (struct request) can run when it is alone. The server answers
+ * 400 otherwise, before it posts the request. */
 bool sched_can_ever_fit(const struct sched_options *options, uint32_t n_prompt,
                         uint32_t max_known);
 
@@ -193,7 +195,7 @@ bool sched_can_ever_fit(const struct sched_options *options, uint32_t n_prompt,
  * fit; the caller still owns it. */
 int sched_add(struct sched *s, struct request *r, uint64_t now_us);
 
-/* Tell what a request would find if it arrived now (dry runs). */
+/* Report what a request would find if it arrived now (dry runs). */
 struct event_probe sched_probe(const struct sched *s, struct request *r);
 
 /* End a request in any state; its blocks are free when this returns. An unknown id is ignored. */
@@ -202,48 +204,50 @@ void sched_cancel_all(struct sched *s, enum finish why, uint64_t now_us);
 /* End the request's thought with its next token, if one is open. An unknown id is ignored. */
 void sched_end_thought(struct sched *s, uint64_t id);
 
-/* Find a request whose deadline or queue limit has passed, and how it should end. For the time
- * between plans; sched_plan() ends expired requests itself. */
+/* Find a request that has expired, and how it should end; the caller cancels it. Used while no plan
+ * is made: sched_plan() ends expired requests itself. */
 bool sched_next_expired(const struct sched *s, uint64_t now_us, uint64_t *id, enum finish *why);
 
 /* The earliest time at which a request expires; UINT64_MAX: never. */
 uint64_t sched_next_expiry(const struct sched *s);
 
 /* Plan one step, after ending expired requests. The plan is valid until the next call; a plan with
- * items must be committed first. No items: nothing to compute now; unless sched_is_idle(),
- * sequences wait for I/O. */
+ * items must be committed first. A plan without items: nothing can be computed now; unless
+ * sched_is_idle(), sequences wait for I/O. */
 const struct plan *sched_plan(struct sched *s, uint64_t now_us, const struct sched_limits *limits);
 
-/* The plan's moves were carried out, so I/O of their blocks may start. */
+/* Called when the plan's moves were carried out, so that I/O of their blocks may start. */
 void sched_moves_done(struct sched *s);
 bool sched_next_io(struct sched *s, struct swap_io *out);
 void sched_io_done(struct sched *s, uint32_t copy, int rc);
 
-/* The block store has the first n_blocks blocks of a request's prompt. Here and below, a request
- * that is not held back any more is ignored. */
+/* Called when the block store has answered that it has the first n_blocks blocks of a request's
+ * prompt. Here and in sched_fetched() a request that is not held back any more is ignored. */
 void sched_stored(struct sched *s, uint64_t id, uint32_t n_blocks);
-/* Blocks first .. first + n - 1 of its prompt were read; n 0: none could be read. With is_last
- * there will be no more. Returns what kv_manager_enter() returns: the caller copies the bytes. */
+/* Called when blocks first .. first + n - 1 of a request's prompt were read; n 0: none could be
+ * read; is_last: no more will come. Returns what kv_manager_enter() returns: the caller copies the
+ * bytes. */
 uint32_t sched_fetched(struct sched *s, uint64_t id, uint32_t first, uint32_t n, bool is_last,
                        uint32_t *from, const block_id **ids);
-/* The next order for the block store, in order; false: there is none. Called after sched_plan() and
+/* Take the next order for the block store; false: there is none. Called after sched_plan() and
  * after cancels. */
 bool sched_next_fetch(struct sched *s, struct sched_fetch *out);
-/* Does a sequence wait for the block store? Then plans must be made while it waits, because a plan
- * releases it when its time is over. */
+/* True: a sequence waits for the block store. Then plans must be made even if nothing else happens,
+ * because sched_plan() releases it when its time is over. */
 bool sched_waits_for_store(const struct sched *s);
 
-/* Divide the step's `us` among the usage of the plan's sequences, by these costs. Called once,
- * before sched_commit(); without it usage has neither time nor computed tokens. */
+/* Divide the `us` that the step took among the usage of the plan's sequences, in the ratio of their
+ * costs. Called once, before sched_commit(); without it usage has neither time nor computed
+ * tokens. */
 void sched_account(struct sched *s, const struct step_costs *costs, uint64_t us);
 
-/* The plan was computed. tokens[i] is the token of item i, if that wants one: the token behind its
- * first n_accepted[i] drafts, which were right (NULL: none were). is_eog tells whether a token ends
- * a generation (NULL: none does). */
+/* Called when the plan was computed. tokens[i]: the token of item i, if that wants one, after the
+ * first n_accepted[i] drafts, which were right (NULL: none were). is_eog: true for a token that
+ * ends a generation (NULL: none does). */
 void sched_commit(struct sched *s, const int32_t *tokens, const uint32_t *n_accepted,
                   bool (*is_eog)(void *ud, int32_t token), void *ud, uint64_t now_us);
 
-/* The next request that has ended; false when there are no more. */
+/* Take the next request that has ended; false: there are no more. */
 bool sched_next_end(struct sched *s, struct sched_end *out);
 
 bool sched_is_idle(const struct sched *s); /* nothing running, nothing waiting */

@@ -1,5 +1,5 @@
-/* scheduler/scheduler_admit.c - admission of waiting sequences, and which blocks they can reuse:
- * a swapped copy, or a cached prefix; see scheduler.h.
+/* scheduler/scheduler_admit.c - admission of waiting sequences, and the blocks that they reuse: a
+ * swapped copy, or a cached prefix; see scheduler.h.
  *
  * sched_try_admit() is called by plan_prompts() for the waiting sequence that is due first. In this
  * order it may hold the sequence back for a running one that computes its prefix, hold it back
@@ -17,7 +17,7 @@
 
 /* ---- room ---- */
 
-/* The most tokens that a sequence can have at a time. */
+/* Return the most tokens that a sequence can have at a time. */
 static uint32_t worst_case(const struct seq *seq)
 {
     return seq->request->max_known;
@@ -41,8 +41,8 @@ static uint64_t blocks_owed(const struct sched *s, bool all)
     return n;
 }
 
-/* How many of its tokens a sequence may take from the cache. Of a prompt that is scored only the
- * tokens that were scored already. */
+/* Return how many of its leading tokens a sequence may take from the cache: of a prompt that is
+ * scored only the tokens that were scored already. */
 static uint32_t reusable(const struct sched *s, const struct seq *seq)
 {
     const struct request *r = seq->request;
@@ -75,7 +75,7 @@ static const struct seq *fork_parent(const struct sched *s, const struct seq *se
     return prefix_owner;
 }
 
-/* Blocks that the admission takes out of the available ones, at once and soon. */
+/* Count the available blocks that the admission takes, at once and soon after. */
 static uint64_t admission_blocks(const struct sched *s, const struct seq *seq)
 {
     const bool exempt = sched_is_preempt_exempt(s, seq);
@@ -119,7 +119,7 @@ static bool is_admissible(const struct sched *s, const struct seq *seq)
                                                 (uint64_t)s->n_running * s->n_groups;
 }
 
-/* Would the newcomer fit if every sequence that it may preempt were preempted? */
+/* True: the newcomer would fit if every sequence that it may preempt were preempted. */
 static bool could_make_room(const struct sched *s, const struct seq *seq)
 {
     uint64_t available = kv_manager_n_available(s->kv), owed = 0;
@@ -150,7 +150,8 @@ static bool clear_the_way(struct sched *s, const struct seq *seq)
         return true;
     if (!could_make_room(s, seq))
         return false;
-    while (!is_admissible(s, seq)) { /* what is shared with a victim loses one holder */
+    while (!is_admissible(s, seq)) { /* computed anew: blocks shared with a victim have lost a
+                                      * holder */
         victim = sched_victim_for(s, seq);
         if (victim == NULL)
             return false;
@@ -171,8 +172,8 @@ static void start_seq(struct sched *s, struct seq *seq)
     if (parent != NULL) {
         kv_manager_fork(s->kv, &seq->kv, &parent->kv, r->n_prompt - 1);
         seq->n_done = r->n_prompt - 1;
-        /* Copy the last block at once: the parent may write into it in this very step. The block
-         * for the copy was counted; should there be none all the same, sched_plan_chunk() tries
+        /* Copy the last block at once: the parent may write into it in this very step. The
+         * admission has counted this block; if it is missing nevertheless, sched_plan_chunk() tries
          * again. */
         (void)kv_manager_alloc(s->kv, &seq->kv, seq->n_done, seq->n_done + 1);
     } else {
@@ -265,8 +266,8 @@ static bool is_copy_in_ram(const struct sched *s, const struct seq *seq)
            kv_manager_where(s->kv, &seq->kv) == SWAP_WRITING;
 }
 
-/* Is the sequence's swapped copy in RAM, or is there none (any more)? Otherwise begin to read it,
- * if there is room. */
+/* True: the sequence's swapped copy is in RAM, or it has none (any more). Otherwise begin to read
+ * it, if there is room. */
 static bool has_copy_ready(struct sched *s, struct seq *seq)
 {
     const bool is_in_ram = is_copy_in_ram(s, seq);
@@ -279,8 +280,8 @@ static bool has_copy_ready(struct sched *s, struct seq *seq)
     return is_in_ram;
 }
 
-/* Hold the sequence back until its copy is read. A disk may take long: meanwhile others are
- * admitted, if they leave room for this one. It is still counted as waiting. */
+/* Hold the sequence back until its copy is read. Reading may take long: meanwhile other sequences
+ * are admitted if they leave room for this one, which is still counted as waiting. */
 static void hold_for_copy(struct sched *s, struct seq *seq)
 {
     struct tenant *t = &s->tenants[seq->request->tenant];
@@ -311,7 +312,7 @@ void sched_plan_copies(struct sched *s)
     }
 }
 
-#define READ_AHEAD 2 /* sequences behind the next one whose copies are read ahead */
+#define READ_AHEAD 2 /* number of sequences after the next one whose copies are read ahead */
 
 void sched_read_ahead(struct sched *s, const struct seq *next)
 {
@@ -331,7 +332,7 @@ void sched_read_ahead(struct sched *s, const struct seq *next)
 
 /* ---- waiting for a prefix ---- */
 
-#define MIN_AWAITED 4 /* fewer shared blocks are not waited for */
+#define MIN_AWAITED 4 /* least number of shared blocks that a sequence waits for */
 
 /* Number of whole blocks that two prompts have in common: their chained hashes are equal up to
  * there. */
@@ -346,8 +347,8 @@ static uint32_t n_common(const struct request *a, const struct request *b, uint3
     return n;
 }
 
-/* The running prefill that is computing the longest part of the newcomer's prefix that is not
- * cached yet; *n_awaited: tokens of it that the newcomer waits for. It never waits for a lower
+/* Return the running prefill that is computing the longest part of the newcomer's prefix that is
+ * not cached yet. *n_awaited: tokens that it must have computed. A newcomer never waits for a lower
  * priority. */
 static struct seq *who_computes(const struct sched *s, const struct seq *seq, uint32_t *n_awaited)
 {

@@ -13,13 +13,13 @@
 
 #include <assert.h>
 
-#define EXPECTED_LEFT 256 /* most tokens that an answer is expected to have left */
-#define PIECE 128         /* most rows of a text taken in beside one step */
+#define EXPECTED_LEFT 256 /* an answer is expected to have at most so many tokens left */
+#define PIECE 128         /* most rows of a text that the draft model takes in beside one step */
 
 struct candidate {
     struct seq *seq;
     uint32_t behind;    /* tokens that the model has to take in */
-    struct draft other; /* the sequence's guess without the model */
+    struct draft other; /* the sequence's guess by other drafters */
 };
 
 struct candidates {
@@ -57,7 +57,8 @@ static void collect_drafted(const struct sched *s, struct candidates *c)
     }
 }
 
-/* Does the sequence have a guess that is at least as likely to be right as one of the model? */
+/* True: the sequence has a guess that is at least as likely to be right as one of the draft
+ * model. */
 static bool has_better(const struct sched *s, const struct seq *seq)
 {
     const struct draft *d = &seq->draft;
@@ -89,7 +90,7 @@ static void keep_near(const struct sched *s, struct candidates *c)
 
 /* ---- how deep ---- */
 
-/* Pretend that the model guessed `depth` tokens for each candidate. */
+/* Give each candidate an assumed guess of `depth` tokens by the model, to compute its worth. */
 static void assume(const struct sched *s, struct candidates *c, uint32_t depth)
 {
     for (uint32_t i = 0; i < c->n; i++) {
@@ -108,8 +109,8 @@ static void restore(struct candidates *c)
         c->of[i].seq->draft = c->of[i].other;
 }
 
-/* The depth at which the step, including the time for making the guesses, yields most tokens in its
- * time; 0 where no depth is better than no guesses of the model. */
+/* Return the depth at which the step yields most tokens per time, the making of the guesses
+ * included; 0: no depth is better than a step without guesses of the model. */
 static uint32_t best_depth(const struct sched *s, struct candidates *c, struct draft_pace *best)
 {
     static const uint8_t depths[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, DRAFT_MAX};
@@ -133,7 +134,7 @@ static uint32_t best_depth(const struct sched *s, struct candidates *c, struct d
 
 /* ---- taking in ---- */
 
-/* Is it worth taking in the texts of the far candidates? Compares the time that guesses for all
+/* True: taking in the texts of the far candidates pays. Compares the time that guesses for all
  * candidates save, over guesses for the near ones, during the rest of seq's answer, with the time
  * for taking the texts in. */
 static bool is_worth(const struct sched *s, struct candidates *c, const struct seq *seq)
@@ -155,8 +156,9 @@ static bool is_worth(const struct sched *s, struct candidates *c, const struct s
                                        cost_us * with.tokens / s->plan.n_items / DRAFT_TOKEN;
 }
 
-/* Index of a candidate that is far behind: one whose text was begun, else the first; c->n: none. A
- * candidate that is near was taken in: should it fall behind, the decision is made anew. */
+/* Return the index of a candidate with more than DRAFT_NEAR tokens to take in: one whose text was
+ * begun, else the first; c->n: there is none. The text of a near candidate is finished: if it
+ * becomes far again, the decision is made anew. */
 static uint32_t choose_far(struct candidates *c)
 {
     uint32_t first = c->n;
@@ -187,7 +189,7 @@ static void choose_taken_in(struct sched *s, struct candidates *c)
         s->taken_in = seq;
 }
 
-/* Rows of a text that can be taken in within left_ns. */
+/* Return how many rows of a text can be taken in within left_ns. */
 static uint32_t piece(const struct sched *s, uint64_t left_ns)
 {
     const uint64_t n = left_ns != SCHED_NO_LIMIT ?
@@ -211,7 +213,7 @@ void sched_take_in_by_model(struct sched *s, uint64_t left_ns)
 
 /* ---- guessing ---- */
 
-/* The depth of this step's guesses. With takes_all (tests) all depths in turn. */
+/* Return the depth of this step's guesses. With takes_all (tests) all depths in turn. */
 static uint32_t choose_depth(const struct sched *s, struct candidates *c)
 {
     struct draft_pace pace;

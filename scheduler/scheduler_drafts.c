@@ -11,24 +11,26 @@
 #include <assert.h>
 #include <string.h>
 
-#define GAIN_PERCENT 108   /* percent of the tokens in the time that a step without drafts makes: a
-                            * smaller gain is not tried */
+#define GAIN_PERCENT 108   /* least tokens per time, in percent of a step without drafts, at which
+                            * drafts are computed */
 #define GAIN_IN_DEBT 130   /* GAIN_PERCENT while the balance is negative (draft_account.h) */
 #define DEEP_DEBT 2        /* plain steps of debt at which no drafts are tried */
-#define KEY_DISCOUNT 4     /* rows of one sequence read its keys together: each but the first costs
-                            * its arithmetic, about so much less */
-#define PLAIN_EVERY 64     /* steps after which one has no drafts, so that its cost stays known */
+#define KEY_DISCOUNT 4     /* the rows of one sequence read its keys once: each row after the first
+                            * costs about so many times less */
+#define PLAIN_EVERY 64     /* after so many steps one is made without drafts, so that its cost stays
+                            * known */
 
 /* ---- guesses ---- */
 
-/* Does the step consist of streams alone? Rows of a prompt use up the time that drafts would
+/* True: the step consists of decode rows alone. Rows of a prompt use up the time that drafts would
  * need. */
 static bool has_streams_only(const struct sched *s)
 {
     return s->plan.n_items > 0 && s->plan.work.n_prefill == 0;
 }
 
-/* Nanoseconds of the step with n_drafts more rows, which read `keys` positions together. */
+/* Predicted nanoseconds of the step with n_drafts more rows, which read `keys` positions in
+ * total. */
 static uint64_t step_ns(const struct sched *s, uint32_t n_drafts, uint64_t keys)
 {
     const struct step_work work = {.kv_decode = s->plan.work.kv_decode + keys / KEY_DISCOUNT};
@@ -37,7 +39,7 @@ static uint64_t step_ns(const struct sched *s, uint32_t n_drafts, uint64_t keys)
            step_costs_keys_ns(&s->limits->costs, &work);
 }
 
-/* Can drafts pay at all, judged before anything is guessed? */
+/* True: drafts can pay in this step. Called before anything is guessed. */
 static bool may_pay(struct sched *s)
 {
     const struct draft_costs *c = s->limits->drafts;
@@ -53,7 +55,7 @@ static bool may_pay(struct sched *s)
     return false;
 }
 
-/* The most rows that a sequence's recurrent state may take in in a step with drafts. */
+/* Return the most rows that a sequence's recurrent state may take in in a step with drafts. */
 static uint32_t most_state_rows(const struct sched *s, const struct seq *seq)
 {
     if (!kv_manager_has_states(s->kv))
@@ -63,7 +65,8 @@ static uint32_t most_state_rows(const struct sched *s, const struct seq *seq)
     return sched_min(s->opt.undo_rows, kv_manager_to_snapshot(s->kv, seq->n_done));
 }
 
-/* The most drafts that a sequence can take: one more token follows them. */
+/* A sequence has at most one draft less than tokens left, because a step makes one token more than
+ * it accepts drafts. */
 uint32_t sched_most_drafts(const struct sched *s, const struct seq *seq)
 {
     const struct request *r = seq->request;
@@ -104,8 +107,8 @@ static bool has_drafts(const struct sched *s)
 /* ---- how many of them ---- */
 
 struct choice {
-    uint32_t taken[DRAFT_ROWS];     /* [item] its drafts added */
-    uint32_t worth[DRAFT_ROWS];     /* [item] worth of its next draft; 0: there is none */
+    uint32_t taken[DRAFT_ROWS];     /* [item] number of the item's drafts that were added */
+    uint32_t worth[DRAFT_ROWS];     /* [item] worth of the item's next draft; 0: there is none */
     uint8_t order[DRAFT_ROWS];      /* items in the order in which their drafts were added */
     uint32_t n;                     /* drafts added */
     uint64_t keys;                  /* positions that the added drafts read */
@@ -118,7 +121,8 @@ uint32_t sched_draft_rate(const struct sched *s, const struct seq *seq, enum dra
     return draft_rates_permille(&seq->rates, &s->rates, source, fit);
 }
 
-/* The worth of the draft behind the first n; `worth` is that of the last of these. */
+/* Return the worth of the draft after the first n; `worth` is the worth of draft n (DRAFT_TOKEN if
+ * n is 0). */
 static uint32_t worth_of_next(const struct sched *s, const struct seq *seq, uint32_t n,
                               uint32_t worth)
 {
@@ -137,7 +141,7 @@ static void begin_choice(const struct sched *s, struct choice *c)
         c->worth[i] = worth_of_next(s, s->item_seq[i], 0, DRAFT_TOKEN);
 }
 
-/* Add the draft of most worth; false: none is left. */
+/* Add the next draft of most worth; false: none is left. */
 static bool add_best(const struct sched *s, struct choice *c)
 {
     uint32_t best = 0;
@@ -157,7 +161,7 @@ static bool add_best(const struct sched *s, struct choice *c)
     return true;
 }
 
-/* step_ns() in microseconds, so that products with DRAFT_TOKENs fit. */
+/* step_ns() in microseconds, so that products with DRAFT_TOKEN fit into 64 bits. */
 static uint64_t step_us(const struct sched *s, uint32_t n_drafts, uint64_t keys)
 {
     return step_ns(s, n_drafts, keys) / 1000 + 1;
@@ -172,8 +176,8 @@ static uint32_t most_rows(const struct sched *s)
     return sched_min(DRAFT_ROWS, 2 * (seen > n ? seen : n));
 }
 
-/* The number of drafts, in the order of c->order, with which the step yields most tokens in its
- * time plus made_us, the time for making them; 0 where that is no clear gain. */
+/* Find the number of drafts, in the order of c->order, with which the step yields most tokens per
+ * time; made_us, the time for making the guesses, is included. 0 where that is no clear gain. */
 static struct draft_pace best_pace(const struct sched *s, struct choice *c, uint64_t made_us)
 {
     const uint64_t plain = step_us(s, 0, 0), target = s->limits->target_us;
@@ -231,7 +235,7 @@ static void add_choice_rows(struct sched *s, struct plan_item *item, struct seq 
     s->draft_keys += (uint64_t)n * seq->n_known + n * (n + 1) / 2;
 }
 
-/* The predicted time of the step and of the making of its guesses; 0: not known. */
+/* Predicted nanoseconds of the step and of making its guesses; 0: not known. */
 static uint64_t predicted_ns(const struct sched *s)
 {
     const struct draft_costs *c = s->limits->drafts;
@@ -241,7 +245,7 @@ static uint64_t predicted_ns(const struct sched *s)
     return step_ns(s, s->plan.n_drafts, s->draft_keys) + s->guess_ns;
 }
 
-/* Time left until the step's target; without a target there is no limit. */
+/* Nanoseconds left until the step's target; without a target there is no limit. */
 static uint64_t time_left_ns(const struct sched *s)
 {
     const uint64_t target_ns = s->limits->target_us * 1000, ns = predicted_ns(s);

@@ -54,7 +54,7 @@ struct sched {
     uint32_t n_streams;               /* decode rows planned */
     uint64_t serial;                  /* number of this plan; marks sequences tried in it */
     /* ---- drafts ---- */
-    struct draft_rates rates;         /* counts of all sequences */
+    struct draft_rates rates;         /* right and wrong guesses of all sequences */
     uint32_t n_with_drafts;           /* steps since the last one without drafts */
     struct seq *taken_in;             /* sequence whose text the draft model takes in now */
     uint64_t draft_keys, guess_ns;    /* keys that the plan's drafts read; time to make them */
@@ -76,18 +76,19 @@ struct sched {
 
 /* The sequence's key in its tenant's waiting order; fixed at arrival. */
 struct order_key sched_key(const struct sched *s, const struct request *r, uint64_t ticket);
-/* Does a come before b in the run order? By priority, if the policy has any, then by arrival. */
+/* True: a comes before b in the run order: by priority, if the policy has any, then by arrival. */
 bool sched_runs_before(const struct sched *s, const struct seq *a, const struct seq *b);
-/* Has a a strictly higher priority than b? */
+/* True: a has a strictly higher priority than b, and the policy has priorities. */
 bool sched_is_above(const struct sched *s, const struct seq *a, const struct seq *b);
-/* May a, which waits, preempt b, which runs? Only if a is above b and also before it in the waiting
- * order: otherwise b, having waited long, would be preempted as soon as it ran. */
+/* True: the waiting sequence a may preempt the running sequence b: a is above b and also before it
+ * in the waiting order. Without the second condition b, having waited long, would be preempted as
+ * soon as it ran. */
 bool sched_can_preempt(const struct sched *s, const struct seq *a, const struct seq *b);
-/* Is a due before b? Between tenants: the higher priority, unless the other has waited until it is
- * as high; then the tenant with less service. Within a tenant: the key. Not transitive: compare
- * pairs only. */
+/* True: a is due before b. Between tenants: the higher priority, unless the other one has waited
+ * until it counts as high; then the tenant with less service. Within a tenant: the smaller key. Not
+ * transitive: compare pairs only. */
 bool sched_is_due_before(const struct sched *s, const struct seq *a, const struct seq *b);
-/* The waiting sequence that is to be admitted next, or NULL. */
+/* Return the waiting sequence that is to be admitted next, or NULL. */
 struct seq *sched_next_waiting(const struct sched *s);
 
 /* ---- scheduler_usage.c ---- */
@@ -111,30 +112,32 @@ void sched_end_expired(struct sched *s, uint64_t now_us);
  * computed n_awaited tokens. */
 void sched_hold_back(struct sched *s, struct seq *seq, struct seq *prefix_owner,
                      uint32_t n_awaited);
-/* The prefix owner has computed n_done tokens: release the waiters that need no more. */
-void sched_free_prefix_waiters(struct sched *s, struct seq *prefix_owner, uint32_t n_done);
-/* Tokens that a parallel choice waits for: the prompt. With recurrent states the prompt without its
- * last token, because a state can only be copied at its sequence's current position, and the choice
- * computes that token itself. */
-uint32_t sched_awaited_by_choice(const struct sched *s, const struct request *r);
-/* A sequence that is a parallel choice has forked from its prefix owner, or does not need it any
+/* Called when the prefix owner has computed n_done tokens: release the waiters that need no
  * more. */
+void sched_free_prefix_waiters(struct sched *s, struct seq *prefix_owner, uint32_t n_done);
+/* Return the number of tokens that a parallel choice waits for: the prompt. With recurrent states
+ * the prompt without its last token, because a state can only be copied at its sequence's current
+ * position, and the choice computes that token itself. */
+uint32_t sched_awaited_by_choice(const struct sched *s, const struct request *r);
+/* Called when a parallel choice has forked from its prefix owner, or does not need it any more. */
 void sched_choice_left(struct sched *s, struct seq *seq);
-/* The owner was preempted, or has ended (is_gone): release its waiters, or give them a
+/* Called when the owner was preempted, or has ended (is_gone): release its waiters, or give them a
  * successor. */
 void sched_leave_prefix_waiters(struct sched *s, struct seq *prefix_owner, bool is_gone);
 
 /* ---- scheduler_preempt.c ---- */
 
-/* Preempt a sequence, swapping it out if that is the cheaper way back and there is room for the
- * copy. */
+/* Preempt a sequence. It is swapped out if there is room for the copy and bringing it back so is
+ * cheaper than recomputing. */
 void sched_preempt(struct sched *s, struct seq *victim);
 /* Make positions n_done .. to-1 of a running sequence writable, preempting sequences later in the
  * run order; false when it was preempted itself. */
 bool sched_make_room(struct sched *s, struct seq *seq, uint32_t to);
-/* A running sequence of lower priority that may be preempted to admit a newcomer, or NULL. */
+/* Return a running sequence of lower priority that may be preempted to admit a newcomer, or
+ * NULL. */
 struct seq *sched_victim_for(const struct sched *s, const struct seq *newcomer);
-/* The last other sequence in the run order, exempt or not: for when no sequence can progress. */
+/* Return the last sequence in the run order other than `seq`, exempt from preemption or not. Used
+ * when no sequence can progress. */
 struct seq *sched_last_but(const struct sched *s, const struct seq *seq);
 bool sched_is_preempt_exempt(const struct sched *s, const struct seq *seq);
 
@@ -147,23 +150,27 @@ void sched_plan_chunk(struct sched *s, struct seq *seq);
 
 /* ---- scheduler_drafts.c ---- */
 
-/* Add the drafts that are worth their rows to the plan, which is otherwise complete. */
+/* Add the drafts that are worth the time of their rows to the plan. Called last: the plan is
+ * complete otherwise. */
 void sched_plan_drafts(struct sched *s);
-/* n_accepted drafts of a sequence's item were right: count them, and give back the blocks of the
- * wrong ones. The sequence's n_done is what remains. */
+/* Called when n_accepted drafts of a sequence's item were right: count them, and give back the
+ * blocks after the sequence's n_done tokens, which wrong drafts had taken. */
 void sched_settle_drafts(struct sched *s, struct seq *seq, uint32_t n_accepted);
 
-/* The most drafts that a sequence can take: one more token follows them. */
+/* Return the most drafts that a sequence can have in a step. A step makes one token more than it
+ * accepts drafts. */
 uint32_t sched_most_drafts(const struct sched *s, const struct seq *seq);
-/* How many of 1,000 such guesses behind a sequence are expected to be right. */
+/* Return how many of 1,000 guesses of this source and class are expected to be right for the
+ * sequence. */
 uint32_t sched_draft_rate(const struct sched *s, const struct seq *seq, enum draft_source source,
                           uint8_t fit);
 
-#define DRAFT_TOKEN 1000000u /* a token that is certain */
+#define DRAFT_TOKEN 1000000u /* unit of expected tokens: one token that is certain */
 
 struct draft_pace { /* the pace of a step with n_drafts drafts */
     uint32_t n_drafts;
-    uint64_t tokens, us; /* tokens that it is expected to choose, in DRAFT_TOKENs, and its time */
+    uint64_t tokens, us; /* tokens that the step is expected to choose, in DRAFT_TOKENs, and its
+                          * time */
 };
 
 static inline bool sched_is_faster(const struct draft_pace *a, const struct draft_pace *b)
@@ -171,8 +178,9 @@ static inline bool sched_is_faster(const struct draft_pace *a, const struct draf
     return a->tokens * b->us > b->tokens * a->us;
 }
 
-/* The best pace with the drafts of all sequences in the plan, when making them takes made_us. Where
- * drafts are no clear gain, n_drafts is 0 and the pace is the one that they had to beat. */
+/* Return the best pace with the drafts of all sequences in the plan, if making the guesses takes
+ * made_us. Where drafts are no clear gain, n_drafts is 0 and the pace is the one without drafts
+ * that they had to exceed. */
 struct draft_pace sched_draft_pace(const struct sched *s, uint64_t made_us);
 
 /* ---- scheduler_draft_model.c ---- */
@@ -188,27 +196,29 @@ void sched_take_in_by_model(struct sched *s, uint64_t left_ns);
 /* Shift the contexts of the running sequences that are full. */
 void sched_shift_full(struct sched *s);
 /* Admit a waiting sequence, if there is room or can be made, or hold it back until another one has
- * computed its prefix, or its copy has been read. False: neither it nor those behind it are
- * admitted. */
+ * computed its prefix, or its copy has been read. False: neither this sequence nor those after it
+ * are admitted. */
 bool sched_try_admit(struct sched *s, struct seq *seq);
 /* Put sequences whose swapped copies were read, or are lost, back into the waiting order. */
 void sched_plan_copies(struct sched *s);
 /* Take a sequence out of the list of those held back for their copies; it is in no list then. */
 void sched_leave_copy(struct sched *s, struct seq *seq);
-/* Begin to read the swapped copies of the sequences behind `next` (or NULL) in its tenant's
- * order. */
+/* Begin to read the swapped copies of the sequences after `next` in its tenant's order; `next` may
+ * be NULL. */
 void sched_read_ahead(struct sched *s, const struct seq *next);
 
 /* ---- scheduler_store.c ---- */
 
 /* Hold a new sequence, which is counted as waiting and in no order, back for the block store;
- * false: there is nothing to wait for. */
+ * false: the store has nothing to answer for it. */
 bool sched_hold_for_store(struct sched *s, struct seq *seq);
 /* Take a sequence out of the list of those held back for the store; it is in no list then. */
 void sched_leave_store(struct sched *s, struct seq *seq);
-/* sched_leave_store() for a sequence that ends: the store is told. */
+/* Call sched_leave_store() for a sequence that ends, and tell the store that it needs no more
+ * blocks. */
 void sched_end_in_store(struct sched *s, struct seq *seq);
-/* Begin the reads that are worth it, and release sequences that wait in vain or too long. */
+/* Begin the reads that are faster than computing, and release the sequences for which the store has
+ * nothing or that have waited too long. */
 void sched_plan_store(struct sched *s);
 
 /* Append a request's id to one of the plan's lists. */

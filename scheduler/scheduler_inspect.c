@@ -1,5 +1,4 @@
-/* scheduler/scheduler_inspect.c - what the scheduler shows of itself: dry runs, statistics,
- * snapshots for /debug, and sched_check().
+/* scheduler/scheduler_inspect.c - dry runs, statistics, snapshots for /debug, and sched_check().
  *
  * All of it only reads struct sched, on the engine thread between two steps. Statistics are
  * published after every step and must be cheap: counters kept elsewhere and one walk over the
@@ -192,13 +191,14 @@ static bool check_running(const struct sched *s)
     return true;
 }
 
-/* How many lists of held back sequences it is in. */
+/* Count the lists of held back sequences that it is in. */
 static int n_holds(const struct seq *seq)
 {
     return (seq->prefix_owner != NULL) + (seq->store != STORE_NONE) + seq->awaits_copy;
 }
 
-/* A waiting sequence has no blocks, and computed tokens only where it has a copy. */
+/* Check that a waiting sequence has no blocks, and has computed tokens only if it has a swapped
+ * copy. */
 static bool check_waiting(const struct sched *s, uint32_t *n_waiting, uint32_t *n_preempted)
 {
     for (uint32_t i = 0; i < s->set.n_fresh; i++) {
@@ -218,7 +218,7 @@ static bool check_waiting(const struct sched *s, uint32_t *n_waiting, uint32_t *
     return true;
 }
 
-/* The number of references in all tables must equal the number of holders of all blocks. */
+/* Check that the number of references in all tables equals the number of holders of all blocks. */
 static bool check_holders(const struct sched *s)
 {
     const struct block_pool *pool = kv_manager_pool(s->kv);

@@ -81,7 +81,7 @@ static void add_plan_item(struct sched *s, struct seq *seq, uint32_t n, bool is_
 
 /* ---- decodes ---- */
 
-/* Plan a decode row for every running sequence that is one token behind. */
+/* Plan a decode row for every running sequence that has one token to compute. */
 static void plan_decodes(struct sched *s)
 {
     for (uint32_t i = 0; i < s->n_running;) {
@@ -89,7 +89,7 @@ static void plan_decodes(struct sched *s)
 
         if (seq_behind(seq) == 1 && seq->item == SEQ_NO_ITEM) {
             if (!sched_make_room(s, seq, seq->n_done + 1))
-                continue; /* it was preempted: another one is at i now */
+                continue; /* the sequence was preempted: another one is at i now */
             add_plan_item(s, seq, 1, false);
         }
         i++;
@@ -110,7 +110,7 @@ static void set_room(struct sched *s)
         s->room_ns = sched_room_ns(target_us, used);
 }
 
-/* How many of at most `max` rows fit into the time; the first chunk of a step always gets
+/* Return how many of at most `max` rows fit into the time; the first chunk of a step always gets
  * SCHED_MIN_CHUNK. */
 static uint32_t rows_in_time(const struct sched *s, const struct seq *seq, uint32_t max)
 {
@@ -125,7 +125,8 @@ static uint32_t rows_in_time(const struct sched *s, const struct seq *seq, uint3
     return sched_min(max, n > least ? n : least);
 }
 
-/* A whole prompt or nothing: the first one of a step always, others if the time suffices. */
+/* Return n, the rows of a whole prompt, or 0. The first prompt of a step is always computed, others
+ * if the time suffices. */
 static uint32_t whole_in_time(const struct sched *s, const struct seq *seq, uint32_t n)
 {
     const uint64_t ns = step_costs_chunk_ns(&s->limits->costs, seq->n_done, n);
@@ -135,8 +136,8 @@ static uint32_t whole_in_time(const struct sched *s, const struct seq *seq, uint
     return s->room_ns == SCHED_NO_LIMIT || s->plan.work.n_prefill == 0 || ns <= s->room_ns ? n : 0;
 }
 
-/* How many of n tokens to compute up to where the state is needed: at a snapshot, or for a copy for
- * parallel choices, which compute the prompt's last token themselves. */
+/* Return how many of n tokens to compute, so that the chunk ends where the recurrent state is kept:
+ * at a snapshot, or before the prompt's last token, which parallel choices compute themselves. */
 static uint32_t until_wanted(const struct sched *s, const struct seq *seq, uint32_t n)
 {
     const uint32_t last = seq->request->n_prompt - 1;
@@ -164,7 +165,7 @@ void sched_plan_chunk(struct sched *s, struct seq *seq)
     s->room_ns -= ns < s->room_ns ? ns : s->room_ns;
 }
 
-/* The running prefill that is due first, of those not tried in this plan; or NULL. */
+/* Return the running prefill that is due first, of those not tried in this plan; or NULL. */
 static struct seq *next_prefill(const struct sched *s)
 {
     struct seq *best = NULL;
@@ -179,8 +180,8 @@ static struct seq *next_prefill(const struct sched *s)
     return best;
 }
 
-/* Is there time for at least one more row? The first chunk of a step needs none, or no sequence
- * would ever be admitted. */
+/* True: there is time for at least one more row. The first chunk of a step needs none, or no
+ * sequence would ever be admitted. */
 static bool has_time(const struct sched *s)
 {
     const struct step_costs *c = &s->limits->costs;
@@ -225,7 +226,7 @@ static void force_progress(struct sched *s)
 /* ---- prompts ---- */
 
 /* Running prefills and newcomers share the rest of the step in one order. Once a newcomer cannot be
- * admitted, none behind it is. */
+ * admitted, none after it is. */
 static void plan_prompts(struct sched *s)
 {
     bool is_open = true;

@@ -2,15 +2,15 @@
  * swapped out or recomputed.
  *
  * Costs decide: bringing a sequence back takes two copies of its blocks if it is swapped, or the
- * prefill of the tokens that no other sequence holds. The same estimate picks the victim among
- * sequences of one priority and its way of return. Victims come only from behind in the run order,
- * so two sequences never preempt each other in turn.
+ * prefill of the tokens that no other sequence holds. The same estimate chooses the victim among
+ * sequences of one priority, and between swapping and recomputing it. A victim is always later in
+ * the run order, so two sequences never preempt each other in turn.
  */
 #include "scheduler/scheduler_impl.h"
 
 #include <assert.h>
 
-/* ---- what it costs to bring a sequence back ---- */
+/* ---- the cost of bringing a sequence back ---- */
 
 static uint64_t swap_back_ns(const struct sched *s, const struct seq *seq)
 {
@@ -19,8 +19,8 @@ static uint64_t swap_back_ns(const struct sched *s, const struct seq *seq)
     return 2 * c->swap_ns * kv_manager_n_swapped(s->kv, &seq->kv, seq->n_done);
 }
 
-/* Time to recompute the sequence's tokens without the blocks that others hold too: a prefix lookup
- * finds those again. */
+/* Nanoseconds to recompute the sequence's tokens, except those in blocks that other sequences hold
+ * too: a prefix look-up finds these again. */
 static uint64_t recompute_ns(const struct sched *s, const struct seq *seq)
 {
     const struct step_costs *c = &s->limits->costs;
@@ -29,7 +29,8 @@ static uint64_t recompute_ns(const struct sched *s, const struct seq *seq)
     return step_costs_chunk_ns(c, seq->n_done - n, n);
 }
 
-/* Is swapping the cheaper way? Assumed so until costs are known, because it nearly always is. */
+/* True: swapping is cheaper than recomputing. Also true until costs are known, because it nearly
+ * always is. */
 static bool prefers_swap(const struct sched *s, const struct seq *seq)
 {
     if (s->opt.preemption == SCHED_RECOMPUTE || seq->n_done == 0)
@@ -55,8 +56,8 @@ bool sched_is_preempt_exempt(const struct sched *s, const struct seq *seq)
     return seq->n_preempted >= s->opt.max_preemptions;
 }
 
-/* The better victim of two: the lower priority, then the cheaper to bring back, then the younger.
- * Both may be preempted; `a` may be NULL. */
+/* Return the better victim of two: the lower priority, then the cheaper to bring back, then the
+ * younger. `a` may be NULL. */
 static struct seq *better_victim(const struct sched *s, struct seq *a, struct seq *b)
 {
     uint64_t cost_a, cost_b;
@@ -83,8 +84,9 @@ struct seq *sched_victim_for(const struct sched *s, const struct seq *newcomer)
     return best;
 }
 
-/* The victim for a running sequence's block, or NULL: a sequence later in the run order; an exempt
- * one only for a strictly higher priority; none whose preemption makes no block available. */
+/* Return the victim whose preemption gives a running sequence a block, or NULL. It is later in the
+ * run order; it is exempt from preemption only if its priority is strictly lower; its preemption
+ * makes a block available. */
 static struct seq *victim_below(const struct sched *s, const struct seq *seq)
 {
     struct seq *best = NULL;

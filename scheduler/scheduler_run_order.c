@@ -1,13 +1,13 @@
-/* scheduler/scheduler_run_order.c - compares sequences; the policies are in scheduler.h.
- *
- * A policy is nothing but a key, computed once at arrival: ageing is built in as a time in the
- * future at which the request becomes due, so no key ever changes and the waiting orders need no
- * resorting. Within a tenant keys decide. Between tenants priority and service count, which do
- * change, so sched_next_waiting() compares the first sequences of all tenants anew each time.
+/* scheduler/scheduler_run_order.c - compares sequences; scheduler.h describes the policies. A
+ * policy is only a key, computed once at arrival: ageing is built in as a time in the future at
+ * which the request becomes due, so no key ever changes and the waiting orders need no resorting.
+ * Within a tenant keys decide. Between tenants priority and service count, which do change, so
+ * sched_next_waiting() compares the first sequences of all tenants anew each time.
  */
 #include "scheduler/scheduler_impl.h"
 
-#define TOKENS_PER_LEVEL 2048 /* adaptive: length that weighs as much as a level of priority */
+#define TOKENS_PER_LEVEL 2048 /* adaptive: a length of so many tokens counts as much as a level of
+                               * priority */
 
 static bool has_levels(const struct sched *s)
 {
@@ -24,8 +24,8 @@ static uint64_t min64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Microseconds of waiting that are worth n_milli thousandths of a level, at most max_wait. Requires
- * ageing. */
+/* Return the microseconds of waiting that are worth n_milli thousandths of a level, at most
+ * max_wait. Requires ageing. */
 static uint64_t worth_us(const struct sched *s, uint64_t n_milli)
 {
     return min64(n_milli * 1000000 / s->opt.aging_milli, max_wait_us(s));
@@ -52,8 +52,8 @@ static uint64_t due_of(const struct sched *s, const struct request *r)
     return r->deadline_us != 0 ? r->deadline_us : r->arrival_us + max_wait_us(s);
 }
 
-/* The key of policies with levels. A lower priority adds to the due time instead of a higher one
- * subtracting from it, so that nothing becomes negative. */
+/* Return the key for policies with levels. A lower priority adds to the due time; a higher one
+ * subtracts nothing, so that no key is negative. */
 static struct order_key key_by_level(const struct sched *s, const struct request *r)
 {
     const uint64_t levels = (uint64_t)(PRIORITY_CRITICAL - r->priority);
@@ -105,7 +105,7 @@ bool sched_can_preempt(const struct sched *s, const struct seq *a, const struct 
     return sched_is_above(s, a, b) && order_key_before(&a->node.key, &b->node.key);
 }
 
-/* Has `low` waited until it has the priority of `high`? */
+/* True: `low` has waited so long that it counts as having the priority of `high`. */
 static bool has_caught_up(const struct sched *s, const struct seq *low, const struct seq *high)
 {
     const struct request *r = low->request;

@@ -1,6 +1,6 @@
 /* scheduler/scheduler_store.c - prompts whose beginning may be in the block store: they are held
- * back until that is known and, if reading is cheaper than computing, until it has been read; see
- * scheduler.h.
+ * back until the store has answered and, if reading is cheaper than computing, until the blocks
+ * were read; see scheduler.h.
  *
  * A held sequence goes from STORE_ASKED over STORE_FOUND to STORE_READING and is released into the
  * waiting order from any of them: when the store has nothing useful, when the last part was read,
@@ -12,13 +12,13 @@
 
 #include <string.h>
 
-#define MOST_READING 4 /* requests whose blocks are read at a time; others wait, as one of these
-                        * reads may bring the blocks that they want */
+#define MOST_READING 4 /* requests whose blocks are read at a time; other requests wait, because one
+                        * of these reads may bring the blocks that they need */
 
 /* ---- sequences held back for the store ---- */
 
-/* Tell the store to read blocks of a request, or with n 0 that it ended or needs no more. Twice at
- * most for each request; see sched_create(). */
+/* Order blocks of a request from the store; n 0: the request has ended or needs no more. Called at
+ * most twice for each request; see sched_create(). */
 static void tell_store(struct sched *s, const struct seq *seq, uint32_t first, uint32_t n)
 {
     if (s->n_fetches == s->max_fetches) /* the ring is full because nothing empties it: a replay of
@@ -68,9 +68,9 @@ void sched_end_in_store(struct sched *s, struct seq *seq)
     tell_store(s, seq, 0, 0);
 }
 
-/* ---- is it worth reading? ---- */
+/* ---- is reading cheaper? ---- */
 
-/* Is reading blocks first .. first + n - 1 faster than computing them? */
+/* True: reading blocks first .. first + n - 1 is faster than computing them. */
 static bool is_cheaper(const struct step_costs *c, uint32_t first, uint32_t n)
 {
     const uint64_t read = c->fetch_delay_ns + n * c->fetch_ns;
@@ -79,7 +79,7 @@ static bool is_cheaper(const struct step_costs *c, uint32_t first, uint32_t n)
            read < step_costs_chunk_ns(c, first * BLOCK_TOKENS, n * BLOCK_TOKENS);
 }
 
-/* Is another sequence reading the record that this one would begin with? */
+/* True: another sequence is reading the record with which this one would begin. */
 static bool is_being_read(const struct sched *s, const struct seq *seq, uint32_t first)
 {
     const uint32_t last = first + s->opt.store_blocks - 1;
@@ -95,8 +95,8 @@ static bool is_being_read(const struct sched *s, const struct seq *seq, uint32_t
     return false;
 }
 
-/* The store has the first n_stored blocks: read those that the cache lacks, wait, or continue
- * without the store. */
+/* Called when the store has the first n_stored blocks: read those that the cache lacks, wait, or
+ * continue without the store. */
 static void decide(struct sched *s, struct seq *seq)
 {
     const uint32_t each = s->opt.store_blocks;

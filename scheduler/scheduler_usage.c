@@ -22,7 +22,7 @@ void sched_use_blocks(struct sched *s, struct seq *seq, uint64_t now_us)
     seq->held_since_us = now_us;
 }
 
-/* The item's cost relative to other items, in any unit; not 0. */
+/* Return the item's cost relative to other items, in any unit; not 0. */
 static uint64_t weight_of(const struct plan_item *item, bool is_prefill, const struct step_costs *c)
 {
     const uint64_t n = item->n, keys = n * item->first + n * (n + 1) / 2;

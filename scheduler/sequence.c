@@ -67,7 +67,7 @@ void seq_count_ids(struct seq *s)
     }
 }
 
-/* How many of the first n ids are in the discarded range. */
+/* Count the ids among the first n that are in the discarded range. */
 static uint32_t n_lost(const struct request *r, uint32_t n)
 {
     const uint32_t behind = n > r->n_keep ? n - r->n_keep : 0;
@@ -114,8 +114,7 @@ struct event_times seq_times(const struct seq *s, uint64_t now_us)
     const uint64_t arrival = s->request->arrival_us;
     const uint64_t started = s->started_us != 0 ? s->started_us : now_us;
     const uint64_t first = s->first_token_us != 0 ? s->first_token_us : now_us;
-    /* The prompt's last token is never cached; tokens behind the prompt of a continued answer may
-     * be. */
+    /* The prompt's last token is never cached; tokens of a continued answer may be. */
     const uint32_t n_last = s->request->n_prompt - 1;
 
     return (struct event_times){
@@ -154,7 +153,7 @@ void seq_set_release(struct seq_set *set)
     *set = (struct seq_set){0};
 }
 
-/* The chain of an id. Ids count upwards, so their low bits spread well. */
+/* Return the chain of an id. Ids count upwards, so their low bits spread well. */
 static struct seq **seq_bucket(const struct seq_set *set, uint64_t id)
 {
     return &set->bucket[id & (set->n_bucket - 1)];

@@ -55,8 +55,8 @@ struct seq {
     uint32_t n_known;  /* tokens in request->ids */
     uint32_t n_discarded; /* tokens discarded by context shifts */
     uint32_t n_done;   /* computed tokens, whose keys are in blocks or in a swapped copy */
-    uint32_t n_peak;   /* the most that n_done ever was: below it work is recomputation; after a
-                        * context shift: all remaining tokens but the last */
+    uint32_t n_peak;   /* the most that n_done ever was: rows below it are recomputed; after a
+                        * context shift all remaining tokens but the last */
     uint32_t n_scored; /* prompt rows whose score was reported */
     uint32_t slot;     /* while running, else SEQ_NO_SLOT */
     uint32_t item;     /* index in the plan being made, or SEQ_NO_ITEM */
@@ -65,21 +65,22 @@ struct seq {
     struct kv_seq kv;  /* the table is set up while running */
     struct order_node node;
     struct seq *prefix_owner;   /* the owner in whose prefix_waiters it is held back */
-    struct seq *prefix_waiters; /* held back until this one has computed what they share */
+    struct seq *prefix_waiters; /* sequences held back until this one has computed the prefix that
+                                 * they share */
     struct seq *next_prefix_waiter;
     uint32_t n_awaited;    /* while held back: tokens that the prefix owner is to have computed */
     uint32_t n_choices;    /* parallel choices that are to fork from this one */
-    bool is_choice;        /* it is counted in n_choices of the request's prefix owner */
+    bool is_choice;        /* this sequence is counted in n_choices of its prefix owner */
     enum store_step store; /* not STORE_NONE: it is in the list held_for_store */
     struct list store_link;
     bool awaits_copy;      /* it is in the list held_for_copy */
     struct list copy_link;
     uint32_t n_stored;     /* leading blocks of the prompt in the store; from STORE_FOUND on */
-    uint64_t store_until_us; /* time at which it is released */
+    uint64_t store_until_us; /* time at which it is released from held_for_store */
     uint64_t expiry_us;    /* when it expires; 0 = never */
     uint32_t heap_expiry;  /* position, kept by struct heap */
     uint32_t n_prompt_left; /* leading ids that are tokens of the prompt */
-    struct draft draft;    /* its draft in the plan being made */
+    struct draft draft;    /* the sequence's draft in the plan being made */
     struct draft_rates rates;
     bool is_taking_in;     /* the draft model has begun to take in its text */
     uint32_t n_drafted, n_accepted; /* drafts that were computed, and those that were right */
@@ -88,10 +89,12 @@ struct seq {
     /* ---- times ---- */
     uint64_t started_us, first_token_us, preempted_at_us;
     uint64_t preempted_before_us, preempted_after_us; /* before and after the first token */
-    uint64_t swapped_us;                              /* part of both with a swapped copy */
+    uint64_t swapped_us;                              /* part of both times above with a swapped
+                                                       * copy */
     uint32_t n_preempted;
     struct usage usage;
-    uint64_t held_since_us; /* while it has blocks: time up to which its usage counts them */
+    uint64_t held_since_us; /* while the sequence has blocks: time up to which its usage counts
+                             * them */
 };
 
 /* The sequence of a node in an order; NULL for NULL. */
@@ -114,7 +117,8 @@ static inline uint32_t seq_n_generated(const struct seq *s)
     return s->n_known + s->n_discarded - s->request->n_prompt;
 }
 
-/* Has it max_known tokens and more to generate, so that its context must be shifted? */
+/* True: the sequence has max_known tokens and more to generate, so that its context must be
+ * shifted. */
 static inline bool seq_is_full(const struct seq *s)
 {
     return s->n_known == s->request->max_known && request_may_shift(s->request);
@@ -142,17 +146,18 @@ struct event_times seq_times(const struct seq *s, uint64_t now_us);
 struct seq_set {
     struct seq *all;     /* [cap] */
     uint32_t cap, n;
-    uint32_t n_fresh;    /* entries of `all` ever used: pages of the others cost nothing */
-    struct seq *free;    /* unused entries of these, chained by hash_next */
+    uint32_t n_fresh;    /* entries of `all` ever used; the pages of the others were never touched,
+                          * and take no memory */
+    struct seq *free;    /* unused ones of the first n_fresh entries, chained by hash_next */
     struct seq **bucket; /* [n_bucket], by request id */
     uint32_t n_bucket;   /* a power of two */
 };
 
 int seq_set_create(struct seq_set *set, uint32_t cap);
 void seq_set_release(struct seq_set *set); /* destroys the requests still inside */
-/* Take a cleared seq for the request, to be found by its id; NULL when all are in use. */
+/* Take a cleared seq for the request and enter it into the table of ids; NULL: all are in use. */
 struct seq *seq_set_take(struct seq_set *set, struct request *r);
-void seq_set_give(struct seq_set *set, struct seq *s); /* the caller gets the request back */
+void seq_set_give(struct seq_set *set, struct seq *s); /* the caller owns the request again */
 struct seq *seq_set_find(const struct seq_set *set, uint64_t id);
 
 #endif

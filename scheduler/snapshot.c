@@ -8,8 +8,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 
-/* An array that is never NULL, even for n = 0: readers of the snapshot walk arrays without a
- * check. */
+/* Allocate an array, also for n = 0: readers of the snapshot do not check for NULL. */
 static void *make_array(uint32_t n, size_t size)
 {
     return mem_calloc(n > 0 ? n : 1, size);

@@ -22,7 +22,8 @@ enum snapshot_state { SNAPSHOT_WAITING = 0, SNAPSHOT_PREFIX_WAITING, SNAPSHOT_RU
 
 struct seq_info {
     uint64_t id;
-    enum snapshot_state state; /* PREFIX_WAITING: until its owner's prompt is computed */
+    enum snapshot_state state; /* PREFIX_WAITING: it waits until its prefix owner has computed the
+                                * prompt */
     enum priority priority;
     uint32_t tenant;
     uint32_t n_prompt, max_tokens;

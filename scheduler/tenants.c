@@ -1,6 +1,6 @@
 /* scheduler/tenants.c - see tenants.h.
  *
- * `service` only grows. An idle tenant's falls behind the others' while these are served;
+ * `service` only grows. The service of an idle tenant stays the same while that of others grows;
  * tenant_arrive() lifts it, when its first new request comes, to TENANT_CREDIT below the level of
  * the busy tenants, which bounds how long it can go before them. The division by the weight happens
  * when tokens are charged, so that tenants are compared by one number.
@@ -13,7 +13,7 @@ bool tenant_is_busy(const struct tenant *t)
 }
 
 /* The service level at which an idle tenant starts: the least of the busy tenants, or, when all are
- * idle, the most of all, so that no tenant is ahead or behind. */
+ * idle, the most of all, so that no tenant has an advantage. */
 static uint64_t level_of_service(const struct tenant *tenants, uint32_t n)
 {
     uint64_t least = UINT64_MAX, most = 0;

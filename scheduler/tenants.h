@@ -2,10 +2,10 @@
  *
  * Service is virtual time: tokens computed, divided by the weight, in units small enough for the
  * largest weight. The tenant with the least service goes first. A tenant that was idle starts at
- * most TENANT_CREDIT tokens below the least of the busy ones, or, when all were idle, below the
- * most of all: idle time is not saved up (VTC: Sheng et al., "Fairness in Serving Large Language
- * Models", 2024), but a tenant that now and then asks for less than its share does not wait for
- * those that always ask for more.
+ * most TENANT_CREDIT tokens below the least service of the busy ones, or, when all were idle, below
+ * the greatest service of all: idle time is not saved up (VTC: Sheng et al., "Fairness in Serving
+ * Large Language Models", 2024), but a tenant that sometimes uses less than its share does not wait
+ * for those that always use more.
  *
  * Private to scheduler/.
  *
@@ -21,7 +21,8 @@
 #include "scheduler/order.h"
 
 #define TENANT_UNIT 1048576u /* service of one token at weight 1 */
-#define TENANT_CREDIT 2048   /* tokens at weight 1: a few prompts; the bound of unfairness */
+#define TENANT_CREDIT 2048   /* tokens at weight 1, about a few prompts: the most by which a tenant
+                              * can be ahead */
 
 struct tenant {
     struct order waiting;
@@ -35,7 +36,8 @@ struct tenant {
 
 bool tenant_is_busy(const struct tenant *t);
 
-/* A request of tenants[i] arrives: set the weight, and lift the service if the tenant was idle. */
+/* Called when a request of tenants[i] arrives: set the weight, and raise the service if the tenant
+ * was idle. */
 void tenant_arrive(struct tenant *tenants, uint32_t n, uint32_t i, uint32_t weight);
 
 void tenant_charge(struct tenant *t, uint32_t n_tokens);

@@ -40,7 +40,7 @@ void token_counts_clear(struct token_counts *c)
     c->capacity = SMALLEST;
 }
 
-/* The token's slot in the table in use, or the free slot where it belongs. */
+/* Return the token's slot in the table in use, or the free slot where it belongs. */
 static uint32_t *find_slot(const struct token_counts *c, int32_t token)
 {
     uint32_t *table = c->index + c->capacity;

@@ -3,8 +3,8 @@
  *
  * The counted tokens are a dense list, in the order of their first appearance: reading it takes as
  * much work as there are different tokens. An open-addressed index finds a token in it; it doubles
- * as the list grows, each size in memory of its own, so that nothing is allocated after the start
- * and, of zeroed memory that the kernel hands out by pages, only what is in use is ever touched.
+ * as the list grows. Each size has its own part of the memory, so that nothing is allocated after
+ * the start and only pages that are in use are ever touched.
  *
  * Thread: one owner.
  * Memory: token_counts_bytes() of the owner's, zeroed, aligned to 4.
@@ -32,8 +32,8 @@ size_t token_counts_bytes(uint32_t max);
 void token_counts_init(struct token_counts *c, void *memory, uint32_t max);
 /* Reset all counts. */
 void token_counts_clear(struct token_counts *c);
-/* The token's count, which is zero if it is new. Amortised O(1); the pointer is good until the next
- * call. */
+/* Return the token's count, which is zero if the token is new. Amortised O(1); the pointer is valid
+ * until the next call. */
 struct token_count *token_counts_at(struct token_counts *c, int32_t token);
 
 #endif

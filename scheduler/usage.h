@@ -1,5 +1,5 @@
-/* scheduler/usage.h - what a request has used of the machine, in whole numbers: sums over requests
- * are exact, and equal the engine's own (engine_stats.usage) once no request is left.
+/* scheduler/usage.h - the machine's resources that a request has used, in integers: their sums over
+ * requests equal engine_stats.usage exactly once no request is left.
  *
  * Thread: plain data.
  * Memory: none.
@@ -14,8 +14,9 @@ struct usage {
     uint64_t cached_tokens;    /* prompt tokens that were in the prefix cache at the start */
     uint64_t generated_tokens;
     uint64_t compute_us; /* its share of the steps' wall time, by what its rows and keys cost */
-    uint64_t block_us;   /* KV blocks times microseconds: those in its table after each step, for
-                          * the time since the step before; shared ones count in each table */
+    uint64_t block_us;   /* KV blocks times microseconds: the blocks in its table after each step,
+                          * for the time since the step before; a shared block counts in each
+                          * table */
 };
 
 static inline void usage_add(struct usage *to, const struct usage *from)

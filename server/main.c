@@ -39,7 +39,7 @@ static int fail_unknown(const char *name)
                         name, list);
 }
 
-/* Without a command name `serve` is meant: `quire --port 80` is `quire serve --port 80`. */
+/* Without a command name the command is `serve`: `quire --port 80` is `quire serve --port 80`. */
 int main(int argc, char **argv)
 {
     startup_open_standard_fds();

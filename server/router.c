@@ -45,7 +45,7 @@
 
 #define MAX_INLINE_SCAN ((size_t)1 << 20)
 
-/* The model that ?model= asks for, which must be loaded; NULL: the call has been answered. */
+/* Return the model that ?model= names, which must be loaded; NULL: the call has been answered. */
 static struct served_model *model_for(void *ud, struct http_call *call)
 {
     struct server *s = ud;
@@ -64,8 +64,8 @@ static void on_debug(void *ud, struct http_call *call)
 }
 
 /* Apply Ollama's `keep_alive`, the time for which the model stays after this request: only to
- * models that requests load, and only from clients who may unload one. Without it idle_unload
- * holds. */
+ * models that requests load, and only from clients who may unload one. Without it the setting
+ * idle_unload applies. */
 static void take_keep_alive(struct server *s, struct served_model *h, struct http_call *call,
                             enum params_form form, const struct body_scan *scan)
 {
@@ -139,7 +139,8 @@ static void scan_on_pool(struct server *s, struct http_call *call)
     http_call_reply_error(call, &e);
 }
 
-/* A long body is scanned by a pool thread: that takes a millisecond or more for each megabyte. */
+/* Begin a POST that computes. A long body is scanned by a pool thread, because scanning takes a
+ * millisecond or more for each megabyte. */
 static void on_work_route(void *ud, struct http_call *call)
 {
     const struct buf *body = http_call_body(call);
@@ -300,7 +301,7 @@ static void on_root(void *ud, struct http_call *call)
 {
     const struct server *s = ud;
 
-    http_call_set_header(call, "Vary", "Accept"); /* a cache may keep either answer */
+    http_call_set_header(call, "Vary", "Accept"); /* the answer depends on Accept */
     if (s->opt.has_page && page_is_wanted(http_call_header(call, "Accept")))
         page_show(call);
     else
@@ -429,7 +430,8 @@ static void on_stream_lookup(void *ud, struct http_call *call)
     stream_call_look_up(s->streams, &s->opt, &s->body_jobs, call);
 }
 
-/* The body names a completion, not a model: each model's engine client is asked for it. */
+/* Handle a control call. Its body names a completion, not a model: each model's engine client
+ * searches for it. */
 static void on_control(void *ud, struct http_call *call)
 {
     struct server *s = ud;
@@ -490,7 +492,7 @@ static void on_metrics(void *ud, struct http_call *call)
     server_tell_metrics(ud, call);
 }
 
-/* The arguments of ROUTE in routes.inc: what handles the route. */
+/* The handler argument of ROUTE in routes.inc: */
 /* A handler, its argument, and the largest body that it accepts; 0 is the setting max_body, for
  * handlers that parse on pool threads or do not look at the body. */
 #define PAGE(name) on_##name, NULL, HTTP_SMALL_BODY

@@ -1,7 +1,7 @@
 /* server/server.c - see server.h: builds the parts, runs the loop, and ends in order.
  *
  * The start: the sockets are bound first. While a thread of the pool loads the models, calls are
- * answered with a 503 that says so (auth.h).
+ * answered with a 503 (auth.h).
  *
  * The end: the first signal to stop closes the engine clients, so that posts are refused and the
  * engines finish what they have. When the last completion and the last HTTP exchange are over, HTTP
@@ -39,8 +39,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* For connections beyond the requests that may be outstanding: health checks, metrics,
- * keep-alive. */
+/* Seconds after which an idle connection is closed: such connections are kept for health checks,
+ * metrics, keep-alive. */
 #define IDLE_TIMEOUT_S 60
 /* Descriptors that are opened later: files that are read for a moment (keys, certificates, /proc, a
  * log), and for each model its file and parts that are read one after the other, the file of packed
@@ -58,11 +58,11 @@
 /* Requests that may wait to be parsed, in each pool, and adapters that may wait to be read; more
  * get a 429. */
 #define MAX_PREPARING 1024
-/* One thread: a disk is no faster for two files at once. */
+/* One thread, because a disk does not read two files faster at once. */
 #define ADAPTER_THREADS 1
-/* Threads that write large answers, beside the engines' threads. */
+/* Threads that render large answers, in addition to the engines' threads. */
 #define ANSWER_THREADS 2
-/* Bytes of an upload beside its file: boundaries, headers, other fields. */
+/* Bytes of an upload besides its file: boundaries, headers, other fields. */
 #define UPLOAD_EXTRA ((uint64_t)16 << 10)
 
 static void on_call_done(void *ud, size_t route, int status)
@@ -107,8 +107,8 @@ static void end_loop(struct server *s)
     uv_close((uv_handle_t *)&s->tick, NULL);
 }
 
-/* Every client has its answer, or had enough time to read it, counted from when the last answer was
- * ready, since a step may take long. */
+/* True: every client has its answer, or had enough time to read it since the last answer was
+ * ready. */
 static bool is_over(struct server *s)
 {
     uint64_t since;
@@ -127,8 +127,8 @@ static bool is_over(struct server *s)
     return s->stopped_us > 0 && clock_us() - since > FLUSH_US;
 }
 
-/* Start with another model in each turn, so that a model with many events does not starve the
- * others. */
+/* Pass on the events of all models. Each turn begins with another model, so that one with many
+ * events does not delay the others. */
 static void pump_models(struct server *s)
 {
     const uint32_t n = s->opt.n_models, first = s->n_pumps++ % n;
@@ -166,7 +166,7 @@ static void end_drain(struct server *s)
         server_stop(s, "reason=drain_ms");
 }
 
-/* Reads of adapters stop at the next row; a disk that does not answer is left behind. */
+/* Reads of adapters stop at the next row; a read that hangs is not waited for. */
 static void end_or_abandon(struct server *s)
 {
     if (!is_reading(s)) {
@@ -190,7 +190,7 @@ static void on_server_tick(uv_timer_t *tick)
         s->over_us = clock_us();
     if (is_reading(s) && clock_us() - s->over_us <= FLUSH_US)
         return;
-    if (http_close(s->http)) /* else the next tick tries again */
+    if (http_close(s->http)) /* otherwise the next tick tries again */
         end_or_abandon(s);
 }
 
@@ -199,7 +199,7 @@ static const char *log_name(int number)
     return number == SIGINT ? "signal=INT" : "signal=TERM";
 }
 
-/* Stop during the load; no request is under way except probes of /health. */
+/* Stop during the load, when no request runs except probes of /health. */
 static void abandon_load(struct server *s, int number)
 {
     log_info("server", "event=stopping %s outstanding=0", log_name(number));
@@ -244,7 +244,7 @@ void server_begin_ticks(struct server *s)
     uv_timer_start(&s->tick, on_server_tick, 0, DRAIN_TICK_MS);
 }
 
-/* Two signals may have arrived by now. */
+/* Handle signals to stop; two may have arrived since the last call. */
 static void on_stop(uv_async_t *handle)
 {
     LOOP_CALLBACK(handle->loop, "server.stop");
@@ -329,7 +329,8 @@ static int init_loop(struct server *s)
     return 0;
 }
 
-/* The pools that prepare requests before they are queued; start_pools() starts their threads. */
+/* Open the pools that prepare requests before they are posted; start_pools() starts their
+ * threads. */
 static int open_pools(struct server *s)
 {
     const struct worker_pool_options o = {.loop = &s->loop, .max_waiting = MAX_PREPARING};
@@ -420,7 +421,7 @@ static int check_slot_folder(const struct server *s, char *err, size_t err_len)
     return ERR_IO;
 }
 
-/* Open what limits and checks clients of the network: keys and certificates. */
+/* Open keys and certificates, and set up the checks of auth.h. */
 static int open_locks(struct server *s, char *err, size_t err_len)
 {
     int rc = 0;
@@ -444,8 +445,8 @@ static int open_locks(struct server *s, char *err, size_t err_len)
     return rc;
 }
 
-/* The most requests that may be outstanding at once; models that come and go count as the largest
- * one of them. */
+/* Return the most requests that may be outstanding at once; of the models that are loaded on demand
+ * only the largest counts. */
 static uint32_t max_outstanding(const struct server *s)
 {
     uint32_t n = 0, most = 0;
@@ -607,7 +608,7 @@ int server_create(struct server **out, const struct server_options *options, cha
         server_destroy(&s);
         return rc;
     }
-    s->opt.models = NULL; /* copied by now */
+    s->opt.models = NULL; /* the models were copied */
     *out = s;
     return 0;
 }

@@ -42,7 +42,7 @@ void server_attach(struct server *s, uint32_t i, struct queue *q);
 void server_ready(struct server *s);
 
 /* After the settings were read again, on the I/O thread; server_settle() follows. _add_model: a
- * model behind the others, whose id is new: 0, or a negative ERR_* with a sentence. _change_model:
+ * model after the others, whose id is new: 0, or a negative ERR_* with a sentence. _change_model:
  * settings of model i that need no new load have changed; with `reloads` others have too.
  * _remove_model: model i is no longer served. */
 int server_add_model(struct server *s, const struct server_model *model, char *err,
@@ -52,16 +52,16 @@ void server_change_model(struct server *s, uint32_t i, const struct server_model
 void server_remove_model(struct server *s, uint32_t i);
 void server_set_memory_limit(struct server *s, uint64_t bytes);
 void server_settle(struct server *s);
-/* Model i, which is not loaded, has other settings now. */
+/* Set the new settings of model i, which is not loaded. */
 void server_set_before(struct server *s, uint32_t i, const struct server_model *model);
 
-/* The load has failed, and no engine comes: server_run() returns. */
+/* Called when the load has failed and there will be no engine: server_run() returns. */
 void server_fail(struct server *s);
 
-/* The port that was bound (for port 0); 0 without TCP. */
+/* Return the port that was bound (for port 0); 0 without TCP. */
 uint16_t server_port(const struct server *s);
 
-/* The nth signal `number` that tells the server to stop (core/base/stop_signals.h). Thread-safe. */
+/* Called for the nth signal to stop, with its number (core/base/stop_signals.h). Any thread. */
 void server_tell_to_stop(void *server, int number, unsigned nth);
 
 /* Serve until told to stop: the first time refuses new requests and drains, the second cancels what
@@ -78,7 +78,7 @@ void server_tell_to_stop(void *server, int number, unsigned nth);
  * process should end.
  */
 int server_run(struct server *s);
-/* After server_run(): whether a thread still loads or unloads model i. */
+/* Called after server_run(). True: a thread still loads or unloads model i. */
 bool server_is_changing(const struct server *s, uint32_t i);
 void server_destroy(struct server **s);
 

@@ -1,8 +1,8 @@
 /* server/server_batches.c - connects batches to the server; see server_impl.h.
  *
  * A server has the batches of a folder (batch_dir), or, for `quire batch`, one batch that ends the
- * server. The runner's lines are local calls (http/local_call.h) that take the same way as clients'
- * requests; room() tells it how many may run, so that lines fill only what clients leave free.
+ * server. The runner's lines are local calls (http/local_call.h) that are treated like clients'
+ * requests; room() returns how many may run, so that lines use only the room that clients leave.
  */
 #include "server/server_impl.h"
 
@@ -14,7 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Lines in the queue beyond the running ones, so that a free place in a batch is taken at once. */
+/* Lines in the queue beyond the running ones, so that a free place in a step's batch is used at
+ * once. */
 #define WAITING 1
 
 /* The number of lines that may run: what clients' requests leave of the engines' batches, up to the

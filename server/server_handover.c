@@ -1,10 +1,9 @@
-/* server/server_handover.c - who owns the listening sockets; see process/handover.h.
- *
- * They are this process's alone, systemd's, or passed from an old process to this one and from this
- * one to a new one. A new process takes the sockets before it loads its models and accepts only
- * when it is ready, so that no client is refused. A process that has handed its sockets over serves
- * the connections that it has: each answer is its connection's last. It ends when none are left, or
- * when drain_ms are over.
+/* server/server_handover.c - takes and passes on the listening sockets; see process/handover.h. The
+ * sockets belong to this process alone or to systemd, or an old process passes them to this one,
+ * and this one to a new one. A new process takes the sockets before it loads its models and accepts
+ * only when it is ready, so that no client is refused. A process that has handed its sockets over
+ * serves the connections that it has: each answer is its connection's last. It ends when none are
+ * left, or when drain_ms are over.
  */
 #include "server/server_impl.h"
 
@@ -34,7 +33,7 @@ bool server_takes_over(const struct server *s)
     return !s->sockets_stay && (s->sockets.tcp >= 0 || s->sockets.local >= 0);
 }
 
-/* A new process accepts clients now: stop listening and drain. */
+/* Called when a new process accepts clients: stop listening and drain. */
 static void on_handed(void *ud)
 {
     struct server *s = ud;
@@ -46,7 +45,7 @@ static void on_handed(void *ud)
     s->has_handover = false;
     http_stop_listening(s->http);
     http_drain(s->http);
-    server_put_off_requests(s); /* clients find these requests in the new process */
+    server_put_off_requests(s); /* the new process continues these requests */
     server_begin_ticks(s);
 }
 

@@ -1,4 +1,5 @@
-/* server/server_impl.h - private to the files of the server: struct server and what they share.
+/* server/server_impl.h - struct server and functions shared by the files of the server; private to
+ * them.
  *
  * Thread: the loop's.
  */
@@ -66,41 +67,45 @@ struct server {
     int reload_rc;
     char reload_err[512];
     struct model_set set;                    /* of `models` */
-    struct http_sockets sockets; /* that were open before this process */
-    bool sockets_stay;           /* and belong to systemd */
+    struct http_sockets sockets; /* sockets that were open before this process */
+    bool sockets_stay;           /* `sockets` belong to systemd, and stay open for the next
+                                  * process */
     struct handover handover;
     bool has_handover; /* `handover` is open */
     bool is_handed;    /* another process has the sockets */
     bool is_draining;
     uint64_t start_us;
-    uint64_t drain_us; /* when the drain began; 0 before */
-    uint64_t stopped_us; /* when all requests were cancelled; 0 before */
-    uint64_t answered_us; /* when all requests had ended and clients still had to read answers; or
-                           * 0 */
-    uint64_t over_us; /* when only reads that nobody waits for were left; or 0 */
+    uint64_t drain_us; /* time at which the drain began; 0 before */
+    uint64_t stopped_us; /* time at which all requests were cancelled; 0 before */
+    uint64_t answered_us; /* time at which all requests had ended and clients still had to read
+                           * answers; or 0 */
+    uint64_t over_us; /* time from which on only reads of adapters without waits were left; or 0 */
     bool has_loop;
     bool has_served; /* the models were loaded: event=ready was logged */
-    bool has_abandoned_load, has_abandoned_read; /* another thread's work still runs */
+    bool has_abandoned_load, has_abandoned_read; /* work of another thread still runs when the
+                                                  * server ends */
 };
 
 /* ---- server_batches.c ---- */
 
-/* Open what the settings ask for; an error has a sentence. */
+/* Open the batches if the settings have them; an error has a sentence. */
 int server_open_batches(struct server *s, char *err, size_t err_len);
 int server_start_batches(struct server *s);
-/* The server accepts requests: start the batches. */
+/* Start the batches; called when the server accepts requests. */
 void server_run_batches(struct server *s);
 void server_stop_batches(struct server *s);
 void server_close_batches(struct server *s);
 
 /* ---- server_requests.c ---- */
 
-/* Open what the settings ask for, after the streams; an error has a sentence. */
+/* Open requests_db if the settings have it; called after the streams are open. An error has a
+ * sentence. */
 int server_open_requests(struct server *s, char *err, size_t err_len);
 int server_start_requests(struct server *s);
-/* The server accepts requests: requests of an earlier process start. */
+/* Restart the requests of an earlier process; called when the server accepts requests. */
 void server_run_requests(struct server *s);
-/* Let the end of the process not wait for kept requests; the next process continues them. */
+/* Put off kept requests, so that the process need not wait for them; the next process continues
+ * them. */
 void server_put_off_requests(struct server *s);
 void server_stop_requests(struct server *s);
 void server_close_requests(struct server *s);
@@ -110,18 +115,18 @@ void server_close_requests(struct server *s);
 /* Take sockets that another process has opened, before http_create(). 0, or a negative ERR_* with a
  * sentence. */
 int server_take_sockets(struct server *s, char *err, size_t err_len);
-/* Whether an old process serves until this one is ready. */
+/* True: an old process serves until this one is ready. */
 bool server_takes_over(const struct server *s);
 /* Accept clients from now on; the old process no longer does. */
 void server_serve(struct server *s);
 void server_end_handover(struct server *s);
-/* A new process serves, and this one's last client has disconnected. */
+/* True: a new process serves, and this one's last client has disconnected. */
 bool server_has_handed_over(const struct server *s);
-/* drain_ms are over, and something still runs. */
+/* True: drain_ms are over, and requests still run. */
 bool server_drain_is_over(const struct server *s);
-/* server.c: end as after a signal. */
+/* server.c: stop as after a signal. */
 void server_stop(struct server *s, const char *why);
-/* server.c: check again and again whether all is over. */
+/* server.c: start the timer that checks if the server can end. */
 void server_begin_ticks(struct server *s);
 
 /* ---- server_metrics.c ---- */
@@ -140,7 +145,7 @@ void server_tell_usage(struct server *s, struct http_call *call);
 void server_begin_reload(struct server *s);
 /* Read the file of keys again; it must be set. */
 void server_reload_keys(struct server *s);
-/* Count what the owners of new keys have used before against their quotas. */
+/* Count the tokens that the owners of new keys have used before against their quotas. */
 void server_recall_keys(struct server *s);
 void server_log_reload(const char *what, int rc, const char *err);
 

@@ -24,14 +24,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FEW_MODELS 8 /* the text of these takes a millisecond or two */
+#define FEW_MODELS 8 /* the text of so many models takes a millisecond or two */
 
-struct model_words { /* copies, since a reload may free the originals */
+struct model_words { /* copies, because a reload may free the originals */
     char id[256], arch[64], ftype[32], kv_type[16];
 };
 
 struct metrics_job {
-    struct body_job body; /* without a body, as it is a GET */
+    struct body_job body; /* has no body: the call is a GET */
     struct metrics_scene scene; /* its pointers lead to the members below */
     const char *labels[METRICS_MAX_ROUTES];
     struct metrics_model models[SERVER_MAX_MODELS];
@@ -72,7 +72,7 @@ static uint32_t fill_models(struct server *s, struct metrics_model *models)
     return n;
 }
 
-/* The ISA of the first model that is loaded; "" before. */
+/* Return the ISA of the first loaded model; "": none is loaded. */
 static const char *isa_of(const struct server *s)
 {
     uint32_t i = 0;

@@ -30,8 +30,8 @@ void server_log_reload(const char *what, int rc, const char *err)
 
 /* ---- keys ---- */
 
-/* Sums of what all owners have used from a day on: the ledger's rows are read once for each period,
- * not once for each key. */
+/* Sums of the tokens of all owners from a day on, so that the ledger's rows are read once for each
+ * period, not once for each key. */
 struct recall {
     const struct usage_ledger *ledger;
     struct recall_sums {
@@ -84,7 +84,7 @@ static void after_keys_work(uv_work_t *work, int status)
     struct server *s = work->data;
 
     s->is_reading_keys = false;
-    if (status < 0) /* UV_ECANCELED, but nobody cancels it */
+    if (status < 0) /* UV_ECANCELED, which does not occur: the work is never cancelled */
         return;
     if (s->keys_rc == 0)
         s->keys_rc = keys_take(s->keys, &s->fresh_keys, clock_us(), s->keys_err,

@@ -1,7 +1,7 @@
 /* server/server_requests.c - requests that outlive the process; see server_impl.h.
  *
  * It connects the file of requests_db (request_keeper.h) and the restorer, which continues requests
- * of an earlier process as local calls, with the server's life: opened behind the streams, started
+ * of an earlier process as local calls, with the server's life: opened after the streams, started
  * with the threads, put off when the drain begins.
  */
 #include "server/server_impl.h"

@@ -11,7 +11,7 @@
 #include "server/storage/usage_page.h"
 
 struct usage_job {
-    struct body_job body; /* without a body, as it is a GET */
+    struct body_job body; /* has no body: the call is a GET */
     struct usage_ledger *ledger;
     struct usage_question question;
     bool has_keys;

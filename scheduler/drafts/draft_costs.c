@@ -3,17 +3,17 @@
  * share[n] is what a step of n rows takes as a multiple of `level`, a step of one row. A step
  * corrects both by part of its relative error: down quickly, up slowly, because a step that took
  * too long may have been interrupted. A share counts as seen for a number of steps that grows with
- * how often it was measured; share_of() interpolates between the seen ones and extrapolates behind
- * the last.
+ * how often it was measured; share_of() interpolates between the seen ones and extrapolates beyond
+ * the largest.
  */
 #include "scheduler/drafts/draft_costs.h"
 
 #define GAIN_DOWN 0.25     /* part of a step's relative error that corrects level and share */
-#define GAIN_UP 0.05       /* where the step took longer: it may have been interrupted */
+#define GAIN_UP 0.05       /* the same part if the step took longer: it may have been interrupted */
 #define CLIP 0.5           /* a relative error counts for at most this */
-#define UNSEEN_ROW 0.03    /* of a step of one row: least assumed cost of another row */
-#define FIRST_CLIP 0.75    /* CLIP for the first few steps with a number of rows, */
-#define FEW_SEEN 6         /* so many steps, which all have the same weight */
+#define UNSEEN_ROW 0.03    /* least assumed cost of another row, in steps of one row */
+#define FIRST_CLIP 0.75    /* CLIP for the first FEW_SEEN steps with a number of rows */
+#define FEW_SEEN 6         /* number of first steps, which all have the same weight */
 #define MEMORY 64          /* steps after which a number of rows seen once counts as not seen; seen
                             * twice four times as long, more often sixteen times */
 
@@ -24,7 +24,8 @@ static bool is_seen(const struct draft_cost_model *m, uint32_t n)
     return m->n_steps - m->seen[n] < memory[m->n_seen[n] < 3 ? m->n_seen[n] : 3];
 }
 
-/* The nearest number of rows that was seen, from n downwards (step -1) or upwards (1); 0: none. */
+/* Find the nearest number of rows that was seen, from n downwards (step -1) or upwards (1); 0:
+ * none. */
 static uint32_t seen_from(const struct draft_cost_model *m, uint32_t n, int step)
 {
     while (n > 0 && n <= DRAFT_ROWS && !is_seen(m, n))
@@ -32,7 +33,8 @@ static uint32_t seen_from(const struct draft_cost_model *m, uint32_t n, int step
     return n <= DRAFT_ROWS ? n : 0;
 }
 
-/* The mean cost of a row between the smallest number of rows that was seen and n, the largest. */
+/* Return the mean share of a further row between the smallest number of rows that was seen and n,
+ * the largest. */
 static double slope(const struct draft_cost_model *m, uint32_t n)
 {
     const uint32_t first = seen_from(m, 1, 1);
@@ -41,8 +43,8 @@ static double slope(const struct draft_cost_model *m, uint32_t n)
     return s > UNSEEN_ROW ? s : UNSEEN_ROW;
 }
 
-/* The share of n rows: interpolated between two seen numbers, extrapolated behind the last one by
- * the mean slope. */
+/* Return the share of n rows: interpolated between two seen numbers, extrapolated beyond the
+ * largest by the mean slope. */
 static double share_of(const struct draft_cost_model *m, uint32_t n)
 {
     const uint32_t below = seen_from(m, n, -1), above = seen_from(m, n + 1, 1);

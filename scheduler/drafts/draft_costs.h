@@ -5,14 +5,15 @@
  * bounds a step: there a second row is nearly free, and the ninth may need another tile. So the
  * times of steps without prompt rows are learnt by number of rows: a level, which follows the
  * machine quickly, and for each number of rows its share of the level, which changes slowly. A
- * number of rows that was not seen lately is interpolated between its seen neighbours; behind the
+ * number of rows that was not seen lately is interpolated between its seen neighbours; above the
  * largest seen one a further row costs the mean of the rows before it, and little where no mean is
  * known, so that it is tried once. A number of rows seen in few steps is forgotten sooner: one of
  * them may have been interrupted.
  *
  * The batches of a draft model (draft_model.h), a row for each stream, are learnt in the same way;
- * until there was one, a batch is assumed to take the part of a step that the draft model's weights
- * are of the model's. A row of a text that it takes in costs what the latest ones did.
+ * until there was one, a batch is assumed to take (bytes of the draft model / bytes of the model)
+ * times a step. A row of a text that the draft model takes in costs as much as the latest such
+ * rows.
  *
  * Thread: engine thread only. Memory: none.
  */
@@ -34,19 +35,19 @@ struct draft_costs {
     /* ---- the draft model ---- */
     uint64_t guess_ns[DRAFT_ROWS + 1]; /* [streams] a batch of guesses; never decreasing */
     uint64_t take_in_ns;               /* one row of a text that it takes in */
-    int64_t model_balance_ns;          /* the balance of its own account */
+    int64_t model_balance_ns;          /* the balance of the draft model's account */
 };
 
 struct draft_cost_model {
     double level;                  /* ns of a step of one row */
-    double share[DRAFT_ROWS + 1];  /* [rows] a step of so many rows, in levels; 0: not seen */
+    double share[DRAFT_ROWS + 1];  /* [rows] time of a step of so many rows / level; 0: not seen */
     uint64_t seen[DRAFT_ROWS + 1]; /* [rows] number of the latest step with so many rows */
     uint8_t n_seen[DRAFT_ROWS + 1]; /* [rows] steps seen lately, counted while they are few */
     uint64_t n_steps;
 };
 
-/* A step of n_rows rows, none of them a prompt's, took `us`, of which keys_ns went into reading
- * keys by the cost model. */
+/* Learn that a step of n_rows rows, none of them of a prompt, took `us`, of which keys_ns was
+ * reading keys, as the cost model predicts. */
 void draft_costs_observe(struct draft_cost_model *m, uint32_t n_rows, uint64_t us,
                          uint64_t keys_ns);
 

@@ -32,8 +32,8 @@ uint64_t draft_learner_model_us(const struct draft_learner *l)
     return l->model != NULL ? l->model->guess_us + l->model->take_in_us : 0;
 }
 
-/* The step's time, clipped to INTERRUPTED times what steps of its rows take: an interruption is not
- * the drafts' fault, and a step without drafts would have had it too. */
+/* Return the step's time, at most INTERRUPTED times what steps with as many rows take: drafts do
+ * not cause an interruption. */
 static double charged_ns(const struct draft_learner *l, const struct draft_step *step)
 {
     const double ns = (double)step->us * 1e3;

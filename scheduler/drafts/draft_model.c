@@ -1,8 +1,8 @@
 /* scheduler/drafts/draft_model.c - see draft_model.h.
  *
  * Both kinds of draft models (draft_runner.c, mtp_drafter.c) report each batch here, and the
- * scheduler plans with the sums. Before the first batch was measured, a batch of guesses is taken
- * for `weight` times a step of the same number of rows.
+ * scheduler plans with the sums. Until a batch of guesses was measured, one is assumed to take
+ * `weight` times as long as a step with as many rows.
  */
 #include "scheduler/drafts/draft_model.h"
 
@@ -22,8 +22,8 @@ void draft_model_costs_took_in(struct draft_model_costs *c, uint32_t n, uint64_t
     c->take_in_us += us;
 }
 
-/* Time of a row of a text. Before one was measured: an eighth of a batch of eight, an upper bound,
- * because rows of a text are computed many at a time. */
+/* Return the nanoseconds of a row of a text. Until one was measured: an eighth of a batch of eight,
+ * an upper bound, because rows of a text are computed many at a time. */
 static double take_in_ns(const struct draft_model_costs *c, const struct draft_costs *costs)
 {
     return c->take_in_ns > 0 ? c->take_in_ns : (double)costs->guess_ns[8] / 8;

@@ -1,19 +1,19 @@
 /* scheduler/drafts/draft_rates.c - see draft_rates.h.
  *
- * A rate is a Bayesian mean: counts of guesses start from a prior, a sequence's from the rate of
- * all sequences, and that one from assumed(). When a count reaches its memory, count_outcome()
- * halves it, so older guesses fade without a clock. Integers only, because the rates decide plans,
- * which a replay must repeat exactly.
+ * A rate is a Bayesian mean: counts of guesses start from a prior, the counts of a sequence from
+ * the rate of all sequences, and the latter from assumed(). When a count reaches its memory,
+ * count_outcome() halves it, so older guesses fade without a clock. Integers only, because the
+ * rates decide plans, which a replay must repeat exactly.
  */
 #include "scheduler/drafts/draft_rates.h"
 
 #define OWN_MEMORY 32   /* guesses of a class before a sequence's counts are halved */
 #define ALL_MEMORY 512  /* guesses of a class before the counts of all sequences are halved */
-#define PRIOR_OWN 4     /* weight, in guesses, of all sequences' rate in a sequence's */
+#define PRIOR_OWN 4     /* weight, in guesses, of the rate of all sequences in that of one */
 #define PRIOR_ALL 8     /* the weight of the assumed rate in the rate of all sequences */
 
-/* Assumed rate of 1,000 before anything was seen: measured with SmolLM2 on edits and stories, and
- * with a smaller draft model. */
+/* Rate, of 1,000, that is assumed before a guess was counted: measured with SmolLM2 on edits and
+ * stories, and with a smaller draft model. */
 static uint32_t assumed(enum draft_source source, uint8_t fit)
 {
     static const uint16_t text[DRAFT_FITS + 1] = {250, 400, 550, 700, 800, 900, 500};

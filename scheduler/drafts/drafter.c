@@ -55,7 +55,7 @@ struct draft draft_behind_match(uint32_t n, enum draft_source source, uint32_t n
 
 uint8_t draft_fit_of_logprob(float logprob)
 {
-    /* log of the shares 0.3, 0.5, 0.7, 0.85 and 0.95 */
+    /* natural logarithms of the probabilities 0.3, 0.5, 0.7, 0.85 and 0.95 */
     static const float least[DRAFT_FITS - 1] = {-1.204f, -0.693f, -0.357f, -0.163f, -0.051f};
     uint8_t i = 0;
 

@@ -1,8 +1,8 @@
 /* scheduler/drafts/drafter.h - guessing the next tokens of a sequence.
  *
  * Speculative decoding without loss: a token is a function of the tokens before it, the seed and
- * the request, so a guess ("draft") is right or wrong. A step computes the rows of the drafts
- * behind that of the last known token and chooses a token at each row as it would without drafts.
+ * the request, so a guess ("draft") is right or wrong. A step computes the row of the last known
+ * token and then those of the drafts, and chooses a token at each row as it would without drafts.
  * Drafts are accepted as long as they equal the chosen tokens; the first chosen token that differs
  * replaces the first wrong draft. So drafts change the number of steps and never the answer. A
  * drafter only guesses; the scheduler decides how many drafts are worth their rows
@@ -21,7 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DRAFT_MAX 15 /* drafts of a sequence in a step: with its last token a tile of 16 rows */
+#define DRAFT_MAX 15 /* most drafts of a sequence in a step: with the last known token a tile of 16
+                      * rows */
 
 struct request;
 
@@ -36,7 +37,7 @@ enum draft_source {
 };
 #define DRAFT_SOURCES 7
 
-/* How sure a guess is: classes of guesses of one source that are right about as often. */
+/* Classes of certainty: the guesses of one source and class are right about as often. */
 #define DRAFT_FITS 6
 #define DRAFT_FIT_ANY DRAFT_FITS /* class not known: the source's mean rate */
 
@@ -49,26 +50,26 @@ struct draft {
 
 struct drafter {
     void *ud; /* borrowed */
-    /* Guess what follows ids[0 .. n_known) of a request: write 1 to `most` tokens into ids[n_known
-     * ..], which has room for them, or none. They may be any tokens of the vocabulary. */
+    /* Guess the tokens that follow ids[0 .. n_known) of a request: write 1 to `most` of them, or
+     * none, into ids[n_known ..], which has room. They may be any tokens of the vocabulary. */
     struct draft (*propose)(void *ud, struct request *r, uint32_t n_known, uint32_t most);
     bool takes_all; /* every guess is computed, however expensive: tests, replays */
 };
 
-/* How many of n guesses come before the first one that is in ends[0 .. n_ends) and would end the
- * generation. */
+/* Count the guesses before the first one that is in ends[0 .. n_ends), which would end the
+ * generation; n: none is. */
 uint32_t draft_before_end(const int32_t *ids, uint32_t n, const int32_t *ends, size_t n_ends);
 
-/* A draft of n tokens from a place that matches the n_match tokens before it. Token j of it gets
- * the class of a match longer by j, because the j before it are right by then. */
+/* Make a draft of n tokens that follow a match of n_match tokens. Token j gets the class of a match
+ * of n_match + j tokens: it only counts if the j tokens before it are right. */
 struct draft draft_behind_match(uint32_t n, enum draft_source source, uint32_t n_match);
 /* Append a token to the draft, at most DRAFT_MAX in all. */
 void draft_add(struct draft *d, enum draft_source source, uint8_t fit);
-/* The class of a token behind a match of n_match tokens. */
+/* Return the class of a token that follows a match of n_match tokens. */
 uint8_t draft_fit_of_match(uint32_t n_match);
-/* The class of a token by its log-probability in a draft model. */
+/* Return the class of a token by its log-probability in a draft model. */
 uint8_t draft_fit_of_logprob(float logprob);
-/* Keep the first n tokens of a guess at most. */
+/* Cut a guess to at most n tokens. */
 void draft_cut(struct draft *d, uint32_t n);
 
 const char *draft_source_name(enum draft_source s); /* "lookup" */

@@ -90,8 +90,8 @@ void history_lookup_destroy(struct history_lookup **h)
 
 /* ---- slots ---- */
 
-/* slot_behind(): the slot n slots behind `slot`, n <= max. distance(): how many slots b is behind
- * a. */
+/* slot_behind(): the slot that comes n slots after `slot`, n <= max. distance(): slots from a to
+ * b. */
 static uint32_t slot_behind(const struct history_lookup *h, uint32_t slot, uint32_t n)
 {
     return slot + n < h->max ? slot + n : slot + n - h->max;
@@ -102,7 +102,7 @@ static uint32_t distance(const struct history_lookup *h, uint32_t a, uint32_t b)
     return b >= a ? b - a : b + h->max - a;
 }
 
-/* How many tokens ago the slot was written: 1 to max. */
+/* Return how many tokens ago the slot was written: 1 to max. */
 static uint32_t age_of(const struct history_lookup *h, uint32_t slot)
 {
     const uint32_t age = distance(h, slot, h->next);
@@ -115,8 +115,8 @@ static const struct answer *answer_at(const struct history_lookup *h, uint32_t s
     return &h->answers[h->answer_of[slot]];
 }
 
-/* The chain of the three tokens that end at *last. The salt is hashed too, so that chains of one
- * tenant hold nothing of others, up to collisions. */
+/* Return the chain of the three tokens that end at *last. The salt is hashed too, so that, except
+ * for collisions, a chain has slots of one tenant only. */
 static uint32_t *head_of(const struct history_lookup *h, const int32_t *last, uint64_t salt)
 {
     const uint64_t pair = (uint64_t)(uint32_t)last[-1] << 32 | (uint32_t)last[0];
@@ -173,7 +173,7 @@ void history_lookup_enter(struct history_lookup *h, const int32_t *ids, uint32_t
 
 /* ---- looking up ---- */
 
-/* How many tokens up to the slot equal the last ones of the text; 0 where the slot's answer has
+/* Count the tokens up to the slot that equal the last ones of the text; 0 if the slot's answer has
  * another salt, or ends there. */
 static uint32_t match(const struct history_lookup *h, uint32_t slot, const int32_t *ids,
                       uint32_t n_known, uint64_t salt)
@@ -197,7 +197,7 @@ struct found {
     uint32_t slot, n_match; /* slot of the last equal token, and the number of equal tokens */
 };
 
-/* The match at the place that the last look-up found, moved on by the tokens that were added
+/* Return the match at the place that the last look-up found, advanced by the tokens that were added
  * since. */
 static struct found find_same(const struct history_lookup *h, const int32_t *ids, uint32_t n_known,
                               uint64_t salt, const struct history_place *place)
@@ -230,8 +230,8 @@ static struct found find_best(const struct history_lookup *h, const int32_t *ids
     return best;
 }
 
-/* The tokens behind the slot in its answer, up to the end of the ring; the next look-up finds the
- * rest. */
+/* Return the tokens after the slot in its answer, up to the end of the ring; the next look-up finds
+ * the rest. */
 static struct history_match what_follows(const struct history_lookup *h, const struct found *f)
 {
     const struct answer *a = answer_at(h, f->slot);

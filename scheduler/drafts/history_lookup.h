@@ -1,4 +1,4 @@
-/* scheduler/drafts/history_lookup.h - finds the last tokens of a text in earlier answers.
+/* scheduler/drafts/history_lookup.h - searches earlier answers for the last tokens of a text.
  *
  * A ring of tokens holds the answers of an engine's requests; a new one overwrites the oldest.
  * Positions are in chains by the three tokens that end there and the answer's salt. A look-up
@@ -49,7 +49,7 @@ struct history_match history_lookup_find(const struct history_lookup *h, const i
                                          uint32_t n_known, uint64_t salt,
                                          struct history_place *place);
 
-/* Check that the answers lie one behind the other and add up to the slots in use. O(tokens in
+/* Check that the answers lie in the ring without gaps and add up to the slots in use. O(tokens in
  * use). */
 bool history_lookup_check(const struct history_lookup *h);
 

@@ -20,7 +20,7 @@
 
 #include "scheduler/drafts/token_lookup.h"
 
-#define PREDICTION_FRESH 4 /* the beginning counts as a match of so many tokens */
+#define PREDICTION_FRESH 4 /* at its beginning the prediction counts as a match of so many tokens */
 
 struct prediction { /* zero: none */
     int32_t *ids; /* [n] */
@@ -33,14 +33,14 @@ struct prediction { /* zero: none */
 
 /* Bytes for n ids and their index; the memory is to be aligned to 4 and zeroed. */
 size_t prediction_bytes(uint32_t n);
-/* `memory` has prediction_bytes(n). The caller fills its first n ids in before
+/* Set up a prediction of n ids in `memory`, of prediction_bytes(n). The caller fills p->ids before
  * prediction_begin(). */
 void prediction_init(struct prediction *p, void *memory, uint32_t n);
-/* Start: the prediction's ids are filled in. Tokens n_prompt .. n_given of `ids` are the part of
- * the answer that is known already. O(n + n_given). */
+/* Start to follow the answer; the prediction's ids must be filled in. Tokens n_prompt .. n_given -
+ * 1 of `ids` are the part of the answer that is known already. O(n + n_given). */
 void prediction_begin(struct prediction *p, const int32_t *ids, uint32_t n_prompt,
                       uint32_t n_given);
-/* The answer got another token, the last of ids[0 .. n_known). */
+/* Called when the answer got another token, the last one of ids[0 .. n_known). */
 void prediction_take(struct prediction *p, const int32_t *ids, uint32_t n_known);
 
 #endif

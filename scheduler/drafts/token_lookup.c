@@ -12,7 +12,7 @@
 
 #define FEWEST_HEADS 16u
 
-/* A power of two between half of `max` and `max`. */
+/* Return a power of two between max / 2 and max. */
 static uint32_t n_heads_for(uint32_t max)
 {
     uint32_t n = FEWEST_HEADS;
@@ -40,7 +40,7 @@ void token_lookup_clear(struct token_lookup *l)
     l->n = 0;
 }
 
-/* The chain of the pair of tokens that ends at *last. */
+/* Return the chain of the pair of tokens that ends at *last. */
 static uint32_t *head_of(const struct token_lookup *l, const int32_t *last)
 {
     const uint64_t pair = (uint64_t)(uint32_t)last[-1] << 32 | (uint32_t)last[0];

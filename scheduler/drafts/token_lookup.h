@@ -1,4 +1,5 @@
-/* scheduler/drafts/token_lookup.h - finds the last tokens of a text earlier in a text.
+/* scheduler/drafts/token_lookup.h - searches a text for the last tokens of the same or another
+ * text.
  *
  * The positions of a list of tokens are in chains, by the pair of tokens that ends there. A look-up
  * follows the chain of a text's last pair, at most LOOKUP_CHAIN places back, and takes the place
@@ -35,7 +36,7 @@ struct lookup_match {
 
 /* Bytes for a list of at most `max` tokens. */
 size_t token_lookup_bytes(uint32_t max);
-/* `memory` is borrowed until the last use. */
+/* Set up a look-up without positions; `memory` is borrowed until the last use. */
 void token_lookup_init(struct token_lookup *l, void *memory, uint32_t max);
 /* Enter the pairs of text[0 .. n) that are not entered yet. O(new ones). */
 void token_lookup_extend(struct token_lookup *l, const int32_t *text, uint32_t n);

@@ -19,7 +19,7 @@ struct quantiles {
 
 void quantiles_add(struct quantiles *q, uint64_t value);
 
-/* The lower bound of the bucket with the value at that percentile; 0 if empty. */
+/* Return the lower bound of the bucket with the value at `percent`; 0 if empty. */
 uint64_t quantiles_get(const struct quantiles *q, uint32_t percent);
 
 #endif

@@ -25,7 +25,7 @@ struct recorded_drafter {
     size_t n_eog;
 };
 
-/* The interface for the scheduler; it refers to d. */
+/* Return the interface for the scheduler; it borrows d. */
 struct drafter recorded_drafter_get(struct recorded_drafter *d);
 
 #endif

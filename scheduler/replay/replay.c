@@ -126,7 +126,7 @@ static void take_ends(struct replay *r)
 
 /* ---- a new run ---- */
 
-/* Are the tables of n sequences of a plausible size? */
+/* True: the tables of n sequences have a plausible size. */
 static bool is_table_believable(const struct kv_manager_options *k, uint32_t n)
 {
     return (uint64_t)n * k->max_table <= (1u << 30) / k->groups.n;
@@ -223,7 +223,8 @@ static int take_post(struct replay *r, struct replay_record *rec, char *err, siz
         return no_memory(err, err_len);
     r->stats.n_posts++;
     if (sched_add(r->sched, rec->request, rec->now_us) == 0)
-        rec->request = NULL; /* otherwise it was refused when recorded too, and no plan has it */
+        rec->request = NULL; /* otherwise it was refused when it was recorded too, and is in no
+                              * plan */
     return 0;
 }
 
@@ -274,7 +275,7 @@ static bool is_eog(void *ud, int32_t token)
     return false;
 }
 
-/* Note the time of the step under way. */
+/* Add the time of the step that is being committed to r->steps. */
 static int note_step(struct replay *r, uint64_t us)
 {
     if (!r->trace.keep_tokens)
@@ -298,7 +299,7 @@ static int add_token(struct replay *r, const struct plan_item *item, int32_t tok
     return trace_add_token(&r->trace, item->request->id, token);
 }
 
-/* Take how many drafts of each item were right; these are tokens of its request. */
+/* Read how many drafts of each item were right; the right ones are tokens of its request. */
 static int take_accepted(struct replay *r, const struct replay_record *rec, char *err,
                          size_t err_len)
 {
@@ -555,9 +556,9 @@ uint64_t replay_unix_us(const struct replay *r)
     return r->unix_us;
 }
 
-#define MAX_PACE 1000000 /* a thousand times as long: the process was stopped */
+#define MAX_PACE 1000000 /* a thousand times the predicted time: the process was stopped */
 
-/* The paces of steps with or without prompt rows, into r->paces[at ..]. */
+/* Store the paces of the steps with or without prompt rows in r->paces[at ..]. */
 static struct simulate_paces paces_of(struct replay *r, const struct step_costs *c,
                                       bool has_prompt, size_t at)
 {

@@ -61,7 +61,7 @@ struct replay_record { /* the kind determines which fields are used; zero is the
     uint64_t id;     /* CANCEL, STORED, FETCH*: request; PLAN, COMMIT: step; IO_*: copy; DROPPED:
                       * how many */
     uint64_t now_us; /* POST, CANCEL*, PLAN, COMMIT */
-    uint64_t unix_us; /* START: time of day at time 0, or 0 */
+    uint64_t unix_us; /* START: microseconds since 1970 at time 0; 0: unknown */
     struct sched_options sched;   /* START */
     struct kv_manager_options kv; /* START */
     struct request *request;      /* POST */
@@ -100,12 +100,12 @@ void replay_destroy(struct replay **r);
  * ERR_NOMEM. After a failure the replay can only be destroyed. */
 int replay_take(struct replay *r, struct replay_record *record, char *err, size_t err_len);
 
-/* Is the scheduler consistent (sched_check())? True before the first start. */
+/* True: the scheduler is consistent (sched_check()), or no run has started yet. */
 bool replay_check(const struct replay *r);
 
 struct replay_stats replay_stats(const struct replay *r);
 
-/* The time of day of the latest run's time 0, in microseconds since 1970; 0: unknown. */
+/* Return the time at the latest run's time 0, in microseconds since 1970; 0: unknown. */
 uint64_t replay_unix_us(const struct replay *r);
 
 /* Set the simulation's costs to their mean over the run instead of the latest, and its paces to

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define END_TOKEN INT32_MAX /* the token that ends a generation; made-up tokens are smaller */
-#define VOCABULARY 32000    /* made-up tokens are below */
+#define VOCABULARY 32000    /* made-up tokens are below this */
 
 static const int32_t end_token = END_TOKEN;
 
@@ -44,7 +44,8 @@ struct simulate {
     struct simulate_result *results;   /* [cap] */
     size_t n, cap;
     struct time_heap coming, leaving;  /* arrivals by the time of arriving, or of leaving */
-    struct time_heap ending;           /* arrivals by the step before whose end they cannot end */
+    struct time_heap ending;           /* arrivals by the number of the first step at whose end they
+                                        * can end */
     uint64_t *rows;                    /* [max_tenants] rows computed */
     struct transfer io[SWAP_MAX_IO];
     int32_t *tokens;                   /* [max_sequences] */
@@ -412,7 +413,7 @@ static void end_step(struct simulate *s)
     take_ends(s);
 }
 
-/* The time of the next event that is not the end of a step, or UINT64_MAX. */
+/* Return the time of the next event that is not the end of a step, or UINT64_MAX. */
 static uint64_t next_event(const struct simulate *s)
 {
     uint64_t next = UINT64_MAX;
@@ -436,8 +437,8 @@ bool simulate_next(const struct simulate *s, struct simulate_event *out)
     return next != UINT64_MAX;
 }
 
-/* Steps until a request can end by itself; requests that had to wait are entered again for
- * later. */
+/* Return the steps until a request can end by itself; requests that had to wait are entered again
+ * with a later step. */
 static uint64_t least_steps(struct simulate *s)
 {
     while (s->ending.n > 0 && s->ending.items[0].at <= s->n_steps) {

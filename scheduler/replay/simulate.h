@@ -38,7 +38,7 @@ struct simulate_arrival {
     uint32_t tenant, weight; /* weight 0 counts as 1 */
     uint64_t salt;
     uint64_t deadline_us, first_by_us, queue_until_us; /* as in struct request */
-    uint64_t leave_us;     /* the client disconnects at that time; 0 = never */
+    uint64_t leave_us;     /* time at which the client disconnects; 0 = never */
     uint64_t prefix_owner; /* 1 + the number of an earlier arrival with the same prompt, or 0 */
     bool score_prompt;
 };
@@ -84,8 +84,8 @@ void simulate_destroy(struct simulate **s);
 /* Add an arrival; one in the past arrives now. Returns its number, from 0, or ERR_NOMEM. */
 int64_t simulate_add(struct simulate *s, const struct simulate_arrival *a);
 
-/* Run until all requests have ended, or until that time. ERR_INTERNAL: an invariant was violated,
- * or requests wait and nothing can happen; ERR_NOMEM. */
+/* Run until all requests have ended, or until the time until_us. ERR_INTERNAL: an invariant was
+ * violated, or requests wait and nothing can happen; ERR_NOMEM. */
 int simulate_run(struct simulate *s, uint64_t until_us);
 
 /* Make the prompt of an arrival, ids[n_prompt]. */
@@ -98,13 +98,13 @@ struct simulate_event {
     bool ends_step; /* the event is the end of a step; else the next plan is made */
 };
 
-/* The next event. False: there is none until an arrival is added. */
+/* Look at the next event. False: there is none until an arrival is added. */
 bool simulate_next(const struct simulate *s, struct simulate_event *out);
 /* Process the next event; errors as in simulate_run(). */
 int simulate_advance(struct simulate *s);
 
-/* No request ends before this time unless one is added, so the owner need not look at the
- * simulation until then. */
+/* Return a time before which no request ends unless one is added: until then the owner need not
+ * look at the simulation. */
 uint64_t simulate_earliest_end(struct simulate *s);
 
 /* ---- results ---- */

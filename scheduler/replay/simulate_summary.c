@@ -54,7 +54,7 @@ static uint32_t tenants_of(const struct simulate *s)
     return n;
 }
 
-/* Jain's index of x = rows / time / weight: (sum x)^2 / (n * sum x^2). */
+/* Return Jain's index, in thousandths, of x = rows / time / weight: (sum x)^2 / (n * sum x^2). */
 static uint32_t jain_milli(const struct simulate *s, const struct share *shares, uint32_t n_tenants)
 {
     double sum = 0, squares = 0;

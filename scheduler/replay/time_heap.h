@@ -1,4 +1,5 @@
-/* scheduler/replay/time_heap.h - numbers in the order of their times; equal times by number.
+/* scheduler/replay/time_heap.h - a heap of numbers in the order of their times; equal times by
+ * number.
  *
  * Thread: the owner's.
  * Memory: 16 bytes an entry, and up to as much again; zero is empty.

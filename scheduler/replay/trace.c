@@ -84,7 +84,7 @@ static int grow_arrivals(struct trace *t)
     return 0;
 }
 
-/* FNV-1a over the tokens; enough to notice an edited journal. */
+/* Hash the tokens by FNV-1a, which suffices to notice an edited journal. */
 static uint64_t hash_prompt(const struct request *r)
 {
     uint64_t h = 14695981039346656037u;
@@ -107,7 +107,7 @@ bool trace_follows_an_equal(const struct trace *t, const struct request *r)
 
 /* ---- posts, tokens, ends ---- */
 
-/* The arrival of a request; until its end is seen it is assumed to generate max_tokens. */
+/* Make the arrival of a request; until its end is seen it is assumed to generate max_tokens. */
 static struct simulate_arrival arrival_of(const struct trace *t, const struct request *r)
 {
     return (struct simulate_arrival){

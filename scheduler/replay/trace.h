@@ -33,8 +33,8 @@ struct trace { /* {0} with keep_tokens set is empty */
 void trace_release(struct trace *t);
 
 bool trace_has(const struct trace *t, uint64_t id);
-/* Has the request's prefix owner, if that is known, the same prompt and salt? The scheduler relies
- * on it. */
+/* True: the request's prefix owner, if the trace has it, has the same prompt and salt, as the
+ * scheduler requires. */
 bool trace_follows_an_equal(const struct trace *t, const struct request *r);
 
 /* Add a request that is not in the trace yet. ERR_NOMEM. */
@@ -43,7 +43,7 @@ int trace_add(struct trace *t, const struct request *r);
 int trace_add_token(struct trace *t, uint64_t id, int32_t token);
 void trace_end(struct trace *t, uint64_t id, enum finish finish, uint64_t now_us);
 
-/* The arrivals with their outputs, [t->n]; valid until the trace changes. */
+/* Return the arrivals with their outputs, [t->n]; valid until the trace changes. */
 const struct simulate_arrival *trace_arrivals(struct trace *t);
 
 #endif

@@ -1,6 +1,6 @@
 /* server/adapters/adapter_file.c - see adapter_file.h.
  *
- * Three forms are told apart by what is on the disk: a file is GGUF; a folder with
+ * The kind of the path decides among three formats: a file is GGUF; a folder with
  * adapter_config.json is PEFT's, converted while it is opened; any other folder must have one GGUF
  * file. A client's path is resolved with realpath() and compared with the resolved folder, so that
  * no link leads outside.

@@ -1,4 +1,4 @@
-/* server/adapters/adapter_file.h - finds an adapter's file and opens it in any of its forms.
+/* server/adapters/adapter_file.h - finds an adapter's file and opens it, in each supported format.
  *
  * Thread: any.
  * Memory: the caller's.
@@ -13,8 +13,8 @@
 
 struct gguf;
 
-/* Open a GGUF file, a folder as PEFT saves it, or a folder with one GGUF file. ERR_* with a
- * sentence. */
+/* Open an adapter: a GGUF file, a folder saved by PEFT, or a folder with one GGUF file. ERR_* with
+ * a sentence. */
 int adapter_file_open(struct gguf **out, const char *path, char *err, size_t err_len);
 
 /* Resolve a client's path, with its links: false unless it exists inside the folder. */

@@ -116,7 +116,7 @@ void adapter_list_release(struct adapter_list *l)
 
 /* ---- memory ---- */
 
-/* The least recently used adapter that no request holds, or NULL. */
+/* Return the least recently used adapter that no request holds, or NULL. */
 static struct adapter_entry *least_used(struct adapter_list *l)
 {
     struct adapter_entry *least = NULL;

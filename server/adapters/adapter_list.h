@@ -2,7 +2,7 @@
  *
  * An entry is a name with its file, and the adapter while it is resident. An entry whose name was
  * forgotten while requests hold its adapter stays in the list, nameless, so that its bytes count
- * until they are free: bytes == sum of the resident adapters + those being read.
+ * until they are freed. Invariant: bytes == sum over the resident adapters and those being read.
  *
  * Private to server/adapters.
  *
@@ -21,11 +21,11 @@ struct adapter_entry {
     char name[ADAPTER_SET_MAX_NAME + 1]; /* "": no name yet, or forgotten */
     char *path;
     int64_t created;
-    uint64_t last_used;      /* of the list's clock */
+    uint64_t last_used;      /* time of the latest use, by the list's clock */
     struct adapter *adapter; /* NULL: not resident */
-    uint32_t rank;           /* as of its last read */
+    uint32_t rank;           /* rank of the adapter when it was last read */
     uint64_t bytes;
-    struct adapter_read *read; /* the read of its file under way; or NULL */
+    struct adapter_read *read; /* the running read of its file; or NULL */
 };
 
 struct adapter_list { /* zero is empty */

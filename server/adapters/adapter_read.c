@@ -1,4 +1,4 @@
-/* server/adapters/adapter_read.c - reads adapters' files for those that wait; see adapter_set.h.
+/* server/adapters/adapter_read.c - reads adapters' files for the waits; see adapter_set.h.
  *
  * A read belongs to an entry and is one job of the pool. The job's thread has the path, the flag
  * `canceled` and the results for on_read(); the waits belong to the I/O thread. When the last wait
@@ -19,7 +19,7 @@
 struct adapter_read {
     struct worker_job job;
     struct adapter_set *set;
-    uint32_t id;       /* of the entry */
+    uint32_t id;       /* id of the entry */
     char *path;        /* of the file; for a load, until the job runs, as the client wrote it */
     struct list waits; /* struct adapter_wait */
     /* For a load: the name that its adapter gets. */
@@ -143,7 +143,7 @@ static int make_read(struct adapter_set *s, struct adapter_entry *entry, struct 
     return 0;
 }
 
-/* Tell the waits that the read has failed, or that they hold the adapter. `r` no longer belongs to
+/* Call done() of the waits: the read has failed, or they hold the adapter. `r` no longer belongs to
  * an entry, and is freed. */
 static void tell_readers(struct adapter_read *r)
 {
@@ -223,7 +223,7 @@ static void end_read(struct adapter_read *r)
     tell_readers(r);
 }
 
-/* Post the job, or run it at once. */
+/* Post the job, or, without a pool, run it here. */
 static void start_read(struct adapter_read *r)
 {
     if (r->set->pool == NULL) {
@@ -333,7 +333,7 @@ static int check_source(const struct adapter_set *s, const struct adapter_source
     return 0;
 }
 
-/* Whether the name may be given to one more adapter. */
+/* Check that the name is free, or may be replaced, and that the set has room for another name. */
 static int check_adapter_room(const struct adapter_set *s, const struct adapter_source *what,
                               struct api_error *e)
 {
@@ -389,7 +389,7 @@ int adapter_set_load(struct adapter_set *s, const struct adapter_source *what,
 
 /* ---- the end ---- */
 
-/* Take any wait off its read; NULL: none is left. */
+/* Remove any one wait from its read and return it; NULL: none is left. */
 static struct adapter_wait *any_wait(struct adapter_set *s)
 {
     struct adapter_wait *w = NULL;

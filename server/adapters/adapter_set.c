@@ -3,7 +3,7 @@
  * Names and queries, each under the set's mutex and without I/O, so that the I/O thread and parsing
  * threads may call them. The settings' adapters are read one after the other in
  * adapter_set_create(), on the calling thread, through the same functions as later loads: without a
- * pool a read is over when adapter_set_take() returns.
+ * pool a read has ended when adapter_set_take() returns.
  */
 #include "server/adapters/adapter_set_impl.h"
 

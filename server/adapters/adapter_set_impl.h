@@ -1,4 +1,4 @@
-/* server/adapters/adapter_set_impl.h - what the files of adapter_set.h share: adapter_set.c has the
+/* server/adapters/adapter_set_impl.h - shared by the files of adapter_set.h: adapter_set.c has the
  * names, adapter_read.c reads files and serves the waits.
  *
  * Thread: see adapter_set.h.
@@ -18,7 +18,7 @@ struct adapter_set {
     /* Protects all members below. No other mutex is taken while it is held. */
     pthread_mutex_t mutex;
     struct adapter_list list;
-    struct adapter_choice chosen; /* for requests that name no adapter */
+    struct adapter_choice chosen; /* adapter of requests that name none */
     uint64_t n_reads;
     bool is_closed;
 };

@@ -52,7 +52,7 @@ struct page { /* from models[first] to models[end - 1] */
     uint32_t first, end;
 };
 
-/* The index of a model by its id; n: there is none. */
+/* Return the index of the model with that id; n: there is none. */
 static uint32_t model_place(const struct server_model *const *models, uint32_t n, const char *id)
 {
     uint32_t i = 0;
@@ -67,7 +67,7 @@ static int refuse_id(const char *name, struct api_error *e)
     return api_error_set(e, 400, name, NULL, "'%s' must be the id of a served model", name);
 }
 
-/* The parameter `limit`, 1 to MAX_LIMIT; 0 with *e filled. */
+/* Read the parameter `limit`, 1 to MAX_LIMIT; 0 with *e filled. */
 static uint32_t read_limit(const struct http_call *call, struct api_error *e)
 {
     const char *text = http_call_query(call, "limit");
@@ -99,7 +99,7 @@ static int read_page(const struct http_call *call, const struct server_model *co
         page->end = page->first;
     if (page->end - page->first <= limit)
         return 0;
-    if (before != NULL) /* the models directly before it */
+    if (before != NULL) /* the page has the models directly before before_id */
         page->first = page->end - limit;
     else
         page->end = page->first + limit;

@@ -1,7 +1,7 @@
 /* server/admin/anthropic_pages.h - the list of served models in the format of Anthropic's API.
  *
  * The paths are the same as OpenAI's. The header anthropic-version, which Anthropic's API requires,
- * tells which of the two a client speaks.
+ * shows which of the two a client uses.
  *
  * Thread: the loop's; each is answered within its handler.
  * Memory: the reply only.

@@ -3,7 +3,8 @@
  * The loop cannot read the engine's structures while a step runs. So a call asks the queue for a
  * snapshot, which the engine fills between two steps, and is put into a list with the number of the
  * snapshot that it waits for. On a later wake debug_take() renders the snapshot for all calls in
- * the list that it is new enough for. A call whose connection ended removes itself from the list.
+ * the list that came before it was begun. A call whose connection ended removes itself from the
+ * list.
  */
 #include "server/admin/debug.h"
 
@@ -128,7 +129,8 @@ static void answer_debug(const struct debug *g, struct asker *a, const struct sn
     forget_debug(a);
 }
 
-/* Even if all callers have left, the snapshot must be released, or no other one would be made. */
+/* Even if all clients have disconnected, the snapshot must be released, or no other one would be
+ * made. */
 void debug_take(struct debug *g)
 {
     const struct snapshot *s = NULL;

@@ -5,7 +5,7 @@
  * the snapshot was begun get the same one. Without a call no snapshot is made.
  *
  * Thread: the loop's.
- * Memory: one small allocation for each asker, and the replies.
+ * Memory: one small allocation for each waiting call, and the replies.
  */
 #ifndef SERVER_ADMIN_DEBUG_H
 #define SERVER_ADMIN_DEBUG_H
@@ -30,13 +30,14 @@ void debug_init(struct debug *g, struct engine_client *engine);
  * ?fail_on_no_slot=1 /slots answers 503 when no slot is idle. */
 void debug_ask(struct debug *g, struct http_call *call, enum debug_page page);
 
-/* Answer all calls that wait, if the snapshot is there. Call it on each wake. */
+/* Answer the waiting calls, if the snapshot is ready. Called on each wake of the loop. */
 void debug_take(struct debug *g);
 
-/* Whether no call waits. */
+/* True: no call waits. */
 bool debug_is_idle(const struct debug *g);
 
-/* The engine is ending: answer calls that wait with 503. No call may come afterwards. */
+/* Answer the waiting calls with 503, because the engine is ending; debug_ask() must not be called
+ * afterwards. */
 void debug_close(struct debug *g);
 
 #endif

@@ -43,7 +43,7 @@ static const char *state_name(enum snapshot_state state)
     return names[state];
 }
 
-/* The place of a swapped copy; NULL: there is none. */
+/* Return the tier of a swapped copy; NULL: there is none. */
 static const char *swap_name(int swap)
 {
     static const char *const names[] = {

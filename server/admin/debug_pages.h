@@ -11,7 +11,7 @@
 
 struct prefix_fetch;
 
-/* The most requests that are listed; the counts are of all requests. */
+/* The most requests that are listed; the counts include the others. */
 #define DEBUG_MAX_REQUESTS 10000
 
 struct debug_names { /* both may return NULL */

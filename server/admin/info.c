@@ -29,15 +29,17 @@
 
 #define JSON "application/json"
 #define OPENAPI_MAX_TEXT ((size_t)1 << 20)
-/* Twice the size of the text for the most models with the longest ids, 255 quotes, each escaped. */
+/* Most bytes of the metrics: twice the text for the most models with the longest ids, 255 quotes,
+ * each escaped. */
 #define METRICS_MAX_TEXT ((size_t)64 << 20)
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 /* Metrics are needed most when memory is short: a text of this size, enough for a few models, is
  * never refused. */
 #define METRICS_ALWAYS_TOLD ((size_t)256 << 10)
-/* For all names of a model's adapters. */
+/* Most bytes of all names of a model's adapters. */
 #define MAX_ADAPTER_NAMES ((size_t)ADAPTER_SET_MAX * (ADAPTER_SET_MAX_NAME + 1) + 1)
-/* For the most models with ADAPTER_SET_MAX adapters each, at most some 700 bytes for an adapter. */
+/* Most bytes of the list of models: the most models with ADAPTER_SET_MAX adapters each, some 700
+ * bytes for each adapter. */
 #define MAX_MODELS ((size_t)128 << 20)
 
 static void reply_info(struct http_call *call, struct buf *body)
@@ -199,8 +201,8 @@ void info_post_props(bool is_taken, struct http_call *call)
     reply_info(call, &b);
 }
 
-/* The text is rendered at the first call and kept: it takes a millisecond, and is the same for all
- * calls. */
+/* Answer GET /openapi.json. The text, the same for all calls, is rendered at the first one, which
+ * takes a millisecond, and kept. */
 void info_openapi(struct http_call *call)
 {
     static struct buf text;
@@ -219,7 +221,7 @@ void info_openapi(struct http_call *call)
     reply_info(call, &b);
 }
 
-/* llama-server's number for the type of vocabulary; NULL: no model is loaded. */
+/* Return llama-server's number for the type of vocabulary. t NULL: no model is loaded. */
 static int vocab_type(const struct tokenizer *t)
 {
     static const char *const names[] = {"llama", "gpt2", "bert", "t5"};
@@ -230,7 +232,8 @@ static int vocab_type(const struct tokenizer *t)
     return 0;
 }
 
-/* Add the aliases, as an array like llama-server's; patterns are left out, having no fixed name. */
+/* Add the aliases as an array, as llama-server does; patterns are left out, because they are not
+ * names. */
 static void add_aliases(struct buf *b, const char *list)
 {
     struct name_list_item item;

@@ -130,8 +130,8 @@ static void add_listed(struct buf *b, const struct server_model *m)
     buf_add_char(b, '}');
 }
 
-/* The expiry of a model that stays for ever: clients need a time, and some count its nanoseconds in
- * 64 bits, which ends in 2262. */
+/* The expiry of a model that is never unloaded, in Unix seconds: clients need a time, and some
+ * count its nanoseconds in 64 bits, which ends in 2262. */
 #define YEAR_2262 9214646400
 
 static void add_loaded(struct buf *b, const struct server_model *m)
@@ -279,7 +279,7 @@ static void show_model(struct buf *b, const struct server_model *m)
     buf_add_char(b, '}');
 }
 
-/* Older clients use `name` in place of `model`. */
+/* Answer /api/show. Older clients send `name` in place of `model`. */
 static int show(struct api_request *p, const struct server_model *model, const cJSON *body)
 {
     const char *name = field_text(body, "model");

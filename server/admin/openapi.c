@@ -96,7 +96,7 @@ static const struct {
 #define N_SCHEMAS (sizeof(schemas) / sizeof(schemas[0]))
 
 /* Bodies of requests: their rows in openapi_bodies.inc, the fields of completions that they accept
- * besides, and the value of "required" with other conditions. */
+ * in addition, and the value of "required" with other conditions. */
 static const struct request_doc {
     const char *name, *rows;
     unsigned forms; /* enum params_form */
@@ -190,7 +190,7 @@ static bool is_same_route(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-/* Whether the field is described by a row of openapi_bodies.inc. */
+/* True: a row of openapi_bodies.inc describes the field. */
 static bool has_row(const char *rows, const char *field)
 {
     for (size_t i = 0; i < N_BODIES; i++)

@@ -1,7 +1,6 @@
-/* server/admin/openapi.h - GET /openapi.json: a description of all that is served, as OpenAPI 3.1.
- *
- * It is made from the tables that the server itself is made of, routes.inc and params_fields.inc,
- * with a line of text for each row: a row without a description does not compile.
+/* server/admin/openapi.h - GET /openapi.json: describes all routes and fields as OpenAPI 3.1. The
+ * text is made from the tables of the server's routes and fields, routes.inc and params_fields.inc,
+ * with a description for each row: a row without one does not compile.
  *
  * Thread: any.
  * Memory: the text only.

@@ -34,7 +34,7 @@ void vllm_pages_load(struct http_call *call, uint64_t n_calls)
 
 /* ---- the tokenizer ---- */
 
-/* The class of transformers for a family of tokenizers. */
+/* Return the name of the class in transformers for a family of tokenizers. */
 static const char *class_of(const struct tokenizer *t)
 {
     static const char *const names[][2] = {{"llama", "LlamaTokenizerFast"},

@@ -24,8 +24,8 @@ void vllm_pages_tokenizer_info(struct http_call *call, const struct server_model
 void vllm_pages_server_info(struct http_call *call, const struct server_model *const *models,
                             uint32_t n);
 
-/* Answer what a router needs of one model: its name, and the size of the blocks that prefixes are
- * shared in. */
+/* Answer with the name of a model and the size of its blocks, in which prefixes are shared, for
+ * routers. */
 void vllm_pages_get_server_info(struct http_call *call, const struct server_model *m);
 /* Answer with the ZeroMQ sockets that publish the contents of a model's prefix cache, by the
  * data-parallel rank, of which there is one: {"0":{"endpoint":…,"topic":…,…}}, or {}. */

@@ -1,9 +1,9 @@
 /* server/api/adapter_call.c - see adapter_call.h.
  *
  * A load is a job that waits for adapter_set_load(). It ends in one of two ways: the file was read,
- * or the client has left, which cancels the wait. While it waits it holds the engine client
- * (engine_client_begin_job()), so that the model is not unloaded under it. Unloading and listing
- * only touch tables and are answered at once.
+ * or the client has disconnected, which cancels the wait. While it waits it counts as a job of the
+ * engine client (engine_client_begin_job()), so that the model is not unloaded. Unloading and
+ * listing only touch tables and are answered at once.
  */
 #include "server/api/adapter_call.h"
 
@@ -46,7 +46,7 @@ static int take_adapter_text(const cJSON *body, const char *name, char *to, size
     return 0;
 }
 
-/* The adapters of the call's model. NULL: it has no set, and *e says so. */
+/* Return the adapter set of the call's model. NULL: it has none, and *e is filled. */
 static struct adapter_set *set_of(struct engine_client *engine, struct api_error *e)
 {
     if (engine->model->adapters == NULL)
@@ -84,7 +84,7 @@ static void on_read(struct adapter_wait *w)
     struct adapter_job *j = list_entry(w, struct adapter_job, wait);
 
     j->error = w->error;
-    adapter_unref(&w->adapter); /* the set keeps its own reference */
+    adapter_unref(&w->adapter); /* the set has a reference of its own */
     end_adapter_job(j);
 }
 
@@ -194,7 +194,7 @@ static void reply_list(struct engine_client *engine, struct http_call *call)
     http_call_reply_page(call, "application/json", &out);
 }
 
-/* Adapters that are not in the body's list get the scale 0. */
+/* Set the scales of the body's list; adapters that are not in it get the scale 0. */
 static int apply(struct adapter_set *set, const cJSON *body, struct api_error *e)
 {
     struct adapter_choice choice = {.name = ""};

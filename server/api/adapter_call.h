@@ -1,9 +1,9 @@
 /* server/api/adapter_call.h - the endpoints of LoRA adapters: vLLM's to load and unload one by its
- * name, llama-server's to list them and to choose the one for requests that name none.
+ * name, llama-server's to list them and to choose the adapter of requests that name none.
  *
- * A load is answered when its file has been read, and cancelled when its client leaves. From the
- * answer on requests can use the name. Running requests are not disturbed: they keep their adapter
- * when its name is unloaded or given to another file.
+ * A load is answered when its file has been read, and cancelled when its client disconnects. Once
+ * it is answered, requests can use the name. Running requests are not disturbed: they keep their
+ * adapter when its name is unloaded or given to another file.
  *
  * Source: vLLM, docs/features/lora.md, "Dynamically serving LoRA Adapters"; llama.cpp,
  * tools/server/README.md, "GET /lora-adapters" and "POST /lora-adapters".
@@ -19,8 +19,8 @@
 struct engine_client;
 struct http_call;
 
-/* POST /v1/load_lora_adapter {"lora_name","lora_path","load_inplace"}; is_taken: a model that is
- * served has that name. */
+/* POST /v1/load_lora_adapter {"lora_name","lora_path","load_inplace"}; is_taken: returns true if a
+ * served model has that name. */
 void adapter_call_load(struct engine_client *engine, struct http_call *call,
                        bool (*is_taken)(void *ud, const char *name), void *ud);
 /* POST /v1/unload_lora_adapter {"lora_name"} */

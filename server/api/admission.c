@@ -1,10 +1,10 @@
 /* server/api/admission.c - see admission.h.
  *
  * Limits are checked in the order of the header, and the first that fails is the answer. A deadline
- * is forecast as if nothing of the prompts were cached; if that is too late, but a full hit in the
- * prefix cache would be in time, the answer is ADMISSION_PROBE: the engine counts the cached
- * tokens, and the call comes here again with them. A refusal is final if even an idle machine would
- * be too late.
+ * is compared with a forecast as if nothing of the prompts were cached; if that is too late, but a
+ * full hit in the prefix cache would be in time, the answer is ADMISSION_PROBE: the engine counts
+ * the cached tokens, and the call comes here again with them. A refusal is final if even an idle
+ * machine would be too late.
  */
 #include "server/api/admission.h"
 
@@ -41,7 +41,8 @@ static enum admission check_key(const struct api_call *api, struct refusal *why)
 
 /* ---- deadlines ---- */
 
-enum cached { CACHED_NONE = 0, CACHED_ALL, CACHED_FOUND }; /* how much counts as cached */
+enum cached { CACHED_NONE = 0, CACHED_ALL, CACHED_FOUND }; /* the prompt tokens that a forecast
+                                                            * counts as cached */
 
 static uint32_t n_cached(const struct request *r, enum cached cached, const struct event_probe *e)
 {
@@ -56,7 +57,8 @@ static uint32_t n_cached(const struct request *r, enum cached cached, const stru
     return 0;
 }
 
-/* Without max_tokens the deadline is that of the first token. */
+/* Return the forecast time to compare with the deadline: of the end, or, without max_tokens, of the
+ * first token. */
 static uint64_t time_of(const struct params *p, const struct forecast *f)
 {
     return p->max_tokens == PARAMS_NO_LIMIT ? f->first_us : f->finish_us;
@@ -83,8 +85,8 @@ static uint64_t predict(const struct api_call *api, enum cached cached,
     return last > 0 ? last : 1;
 }
 
-/* Refuse for good what an idle machine could not do in time either; else tell the client when the
- * work ahead of it will be done. */
+/* Refuse a deadline: for good if an idle machine would be too late as well; else with the time at
+ * which the work ahead will be done. */
 static enum admission refuse_deadline(const struct api_call *api, uint64_t us, uint64_t idle_us,
                                       struct refusal *why)
 {
@@ -136,7 +138,7 @@ enum admission admission_decide(struct engine_client *engine, struct api_call *a
     const uint32_t n = api == NULL ? 1
                        : is_dry    ? api->request.params.n_prompts
                        : (api->request.params.form & PARAMS_POOLED) != 0
-                           ? 1 /* the other prompts follow as there is room */
+                           ? 1 /* the other prompts are posted when there is room */
                            : api->request.n_choices;
     uint32_t tenant;
     int rc;

@@ -1,13 +1,12 @@
-/* server/api/admission.h - decides whether a call may begin. One function says yes, or why not and
- * when to come again.
+/* server/api/admission.h - decides whether a call may begin. One function returns yes, or the
+ * refusal with its reason and Retry-After. It is called twice: before the body is parsed, to find
+ * out whether there is room for one request; and for the parsed requests, which are checked in this
+ * order: room in the engine's queue for all of them, the limit of their tenant, those of their key,
+ * and `deadline_ms` against the forecast. After a yes the requests must be posted before anything
+ * else changes the queue or a limit. server/auth/auth.h has checked the head of a call (its key,
+ * its pages, requests per minute) before the body was read.
  *
- * It is called twice: before the body is parsed, to find out whether there is room for one request;
- * and for the parsed requests, which are checked in this order: room in the engine's queue for all
- * of them, the limit of their tenant, those of their key, and `deadline_ms` against the forecast.
- * Nothing may come between a yes and the posts. server/auth/auth.h has checked the head of a call
- * (its key, its pages, requests per minute) before the body was read.
- *
- * A deadline's forecast is for all of max_tokens; for a chat that names no length, for its first
+ * A deadline's forecast is for all of max_tokens; for a chat without max_tokens, for its first
  * token. Only the engine knows how much of a prompt is cached: when the answer depends on that, it
  * is ADMISSION_PROBE, and the engine must be asked.
  *
@@ -25,13 +24,13 @@ struct event_probe;
 
 enum admission {
     ADMISSION_YES = 0,
-    ADMISSION_PROBE, /* yes or no depends on how much is cached */
+    ADMISSION_PROBE, /* the decision depends on the number of cached tokens: ask the engine */
     ADMISSION_NO,    /* *why is filled */
 };
 
 enum admission_for {
     ADMISSION_FOR_WORK,
-    ADMISSION_FOR_DRY_RUNS, /* dry runs have room of their own, and no other limits */
+    ADMISSION_FOR_DRY_RUNS, /* dry runs: they have queue slots of their own, and no other limits */
 };
 
 /* `api` is NULL before the body is parsed; `found` has the engine's answer for each prompt, or is

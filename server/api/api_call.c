@@ -25,7 +25,7 @@ void api_call_refuse(struct api_call *api, struct refusal *why)
     api->call = NULL;
 }
 
-/* Copy a header's value, or return NULL. A value that does not fit is cut, and is still too long to
+/* Copy a header's value, or return NULL. A value that does not fit is cut, and remains too long to
  * pass the checks. */
 static const char *copy_header(const char *value, char *buf, size_t size)
 {
@@ -115,7 +115,7 @@ void api_call_drop_body(struct api_call *api)
     if (api->body.data == NULL)
         return;
     buf_release(&api->body);
-    /* the memory becomes less, so that this cannot fail */
+    /* cannot fail, because the memory becomes less */
     api_call_set_memory(api, request_memory_of_parsed(&api->request));
 }
 

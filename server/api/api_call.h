@@ -1,8 +1,7 @@
-/* server/api/api_call.h - who calls, since when, with which limits, and the api_request that the
- * call's body becomes: the part of a completion (completion.h) that knows HTTP, keys and tenants.
- *
- * completion_parse.c fills it in. Its functions keep the accounts of the call: the key, the tenant,
- * the memory outside the KV cache, the access log.
+/* server/api/api_call.h - a call's client, arrival, limits and api_request: the part of a
+ * completion (completion.h) that uses HTTP, keys and tenants. completion_parse.c fills in the
+ * api_request. The functions charge the call to its key, its tenant, the memory outside the KV
+ * cache and the access log.
  *
  * Thread: the loop's, except parsing.
  * Memory: bounded by max_body, and by 128 choices of at most max_context tokens.
@@ -31,11 +30,12 @@ struct wire_format;
 
 struct api_call {
     struct engine_client *engine;
-    struct http_call *call; /* NULL once it is answered or its client has gone */
+    struct http_call *call; /* NULL once it is answered or its client has disconnected */
     uint64_t arrival_us;
     char request_id[132];
     struct api_request request;
-    const struct wire_format *wire_format; /* the route's; request.wire_format is the body's */
+    const struct wire_format *wire_format; /* wire format of the route; request.wire_format is that
+                                            * of the body */
     struct key *key;                       /* held; NULL: the server has no keys */
     struct access_work report;             /* for the access log, if has_report */
     bool has_report;
@@ -47,7 +47,7 @@ struct api_call {
     struct budget budget;
     struct memory_share share;
     bool is_constrained; /* the constraint pool parses the body, else the text pool */
-    bool is_local;       /* the server itself calls: the request gets the lowest priority */
+    bool is_local;       /* the server itself made the call: its requests get the lowest priority */
     struct adapter_wait adapter_wait;
     struct list adapter_link;    /* of engine_client.adapter_waits while it waits */
     struct worker_job look_up; /* reads the kept responses that the call continues */
@@ -59,18 +59,18 @@ struct api_call {
     struct api_headers headers;
 };
 
-/* Fill in everything that the head of the call says, and take its body. The call counts as a job of
- * the engine client until api_call_release(). */
+/* Fill in the members that follow from the call's head, and take its body. The call counts as a job
+ * of the engine client until api_call_release(). */
 void api_call_init(struct api_call *api, struct engine_client *engine, struct http_call *call,
                    const struct wire_format *wire_format);
 void api_call_release(struct api_call *api);
 
-/* Replace the memory that the call holds by this many bytes. Where the server has no room for them,
- * request.error says so. */
+/* Replace the memory that the call holds by this many bytes. If there is no room for them,
+ * request.error is set. */
 void api_call_set_memory(struct api_call *api, uint64_t bytes);
-/* Add bytes that the answer gathers. */
+/* Add bytes to the memory that the call holds, for text of the answer that has not been sent. */
 void api_call_grow(struct api_call *api, uint64_t bytes);
-/* Free the body, which is of no more use. */
+/* Free the body, which is not needed any more. */
 void api_call_drop_body(struct api_call *api);
 /* Give the parsed requests their times, and lower a priority above the highest one allowed. */
 void api_call_set_limits(struct api_call *api);
@@ -82,8 +82,9 @@ void api_call_refuse(struct api_call *api, struct refusal *why);
  * the loop's next turn, or while requests of that tenant are posted. */
 uint32_t api_call_set_tenant(struct api_call *api);
 
-/* api_call_begin_key() charges the key with all tokens that the requests may take, when they begin;
- * api_call_end_key() corrects that to the tokens they took, when all have ended. */
+/* api_call_begin_key() charges the key, when the requests begin, with the most tokens that they may
+ * take; api_call_end_key() corrects the charge, when all have ended, to the tokens that they
+ * took. */
 void api_call_begin_key(struct api_call *api);
 void api_call_end_key(struct api_call *api, uint64_t n_tokens);
 /* Add the use of one ended choice to the account of the key, or of the tenant. */

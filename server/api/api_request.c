@@ -2,8 +2,8 @@
  *
  * One pass on the thread that parses the body: JSON, then params, then all that is compiled or
  * tokenized once for the request (constraint, breakers, messages), then the prompts as tokens, then
- * one struct request for each choice. Whatever the requests and the answer need of the body is
- * copied or rendered here, since its JSON tree is freed at the end.
+ * one struct request for each choice. The parts of the body that the requests and the answer need
+ * are copied or rendered here, because its JSON tree is freed at the end.
  */
 #include "server/api/chat/call_tools.h"
 #include "server/api/api_request_impl.h"
@@ -34,8 +34,8 @@
 #define MAX_TTFT_MS 86400000
 
 /* Requests of one tenant with the same cache_salt share cached prefixes and constraints. A zero
- * byte stands between name and salt, and the seed is secret, so that no client can make its salt
- * meet another's. */
+ * byte stands between name and salt, and the seed is secret, so that no client can get another
+ * one's salt. */
 uint64_t api_request_salt(const char *tenant, const char *cache_salt, uint64_t seed)
 {
     char text[WEIGHTS_MAX_NAME + PARAMS_MAX_SALT + 2] = "";
@@ -53,8 +53,8 @@ static uint64_t salt_of(const struct api_request *p, const struct api_headers *h
     return api_request_salt(tenant, p->params.cache_salt, headers->salt_seed);
 }
 
-/* Is the request's cache that of a tenant or a salt alone? Then readers of KV events are told its
- * salt. */
+/* True: the request shares its prefix cache only within a tenant or a cache_salt. Then KV events
+ * carry its salt. */
 static bool is_private(const struct api_request *p, const struct api_headers *headers)
 {
     return (headers->tenant != NULL && headers->tenant[0] != '\0') ||
@@ -112,7 +112,7 @@ static void fill_request(struct request *r, const struct params *p, const struct
         memcpy(bias, p->bias, p->sampling.n_bias * sizeof(*bias));
     r->sampling = p->sampling;
     r->sampling.bias = bias;
-    if (p->n_each > p->n && r->sampling.n_top < 0) /* best_of compares them */
+    if (p->n_each > p->n && r->sampling.n_top < 0) /* best_of compares log-probabilities */
         r->sampling.n_top = 0;
     if (k == 0 && p->prompt_logprobs > r->sampling.n_top)
         r->sampling.n_top = p->prompt_logprobs;
@@ -130,8 +130,8 @@ static void fill_request(struct request *r, const struct params *p, const struct
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof(*r->stop_ids));
 }
 
-/* Tokens of the message that may end the prompt's thought: if there may be a thought, and it has a
- * budget or its client may end it. */
+/* Count the tokens of the message that ends the prompt's thought: not 0 only if there may be a
+ * thought that has a budget or that its client may end. */
 static uint32_t message_size(const struct api_request *p, const struct prompt *prompt)
 {
     const struct thought *t = &prompt->thought;
@@ -203,7 +203,7 @@ static int make_requests(struct api_request *p, const struct server_model *model
     return 0;
 }
 
-/* Would the answers have room, for a call that makes no requests? */
+/* Check, for a call that makes no requests, that prompts and answers would fit into the context. */
 static int check_request_room(struct api_request *p, const struct server_model *model)
 {
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
@@ -215,8 +215,8 @@ static int check_request_room(struct api_request *p, const struct server_model *
     return 0;
 }
 
-/* Take the gateway's priority, which goes before the client's. A name that is neither one of the
- * settings nor a priority's says nothing. */
+/* Take the priority from the gateway's header, which overrides the client's. A name that is neither
+ * in the setting `objectives` nor a priority is ignored. */
 static bool take_objective(struct api_request *p, const struct api_headers *headers)
 {
     char word[16];
@@ -319,7 +319,8 @@ static int hold_strict_calls(struct api_request *p, const struct server_model *m
                                   &p->error);
 }
 
-/* Copy what the output parser needs of the tools: when the answer comes, the body is gone. */
+/* Copy the parts of the tools that the output parser needs, because the body is freed before the
+ * answer comes. */
 static int keep_tools(struct api_request *p)
 {
     return call_tools_create(&p->tools, &p->params.chat) < 0 ? api_request_no_memory(p) : 0;
@@ -356,7 +357,8 @@ static int take_receipt(struct api_request *p, const struct server_model *model,
     return receipt_take_body(&p->receipt, body) < 0 ? api_request_no_memory(p) : 0;
 }
 
-/* Refuse thinking by a model that has no thoughts; only Ollama's clients are told so. */
+/* Refuse a request for thinking if the model has no thoughts, as Ollama does; in other APIs it is
+ * ignored. */
 static int check_think(struct api_request *p, const struct server_model *model)
 {
     if ((p->params.form & PARAMS_OLLAMA_TURNS) == 0 || p->params.thinking != THINKING_ON ||
@@ -419,7 +421,7 @@ static int build_requests(struct api_request *p, const struct server_model *mode
             return ERR_INVAL;
     if (p->wire_format->answer == NULL)
         return make_requests(p, model, headers);
-    p->n_choices = 0; /* only the prompts are wanted */
+    p->n_choices = 0; /* the call needs only the prompts */
     return p->wire_format->must_fit ? check_request_room(p, model) : 0;
 }
 

@@ -16,21 +16,21 @@
 
 #include <string.h>
 
-/* Are thoughts off? This holds whatever the template writes. */
+/* True: thoughts are off, whatever the template writes. */
 static bool has_no_thoughts(const struct params *params)
 {
     return !chat_wants_thoughts(params) || params->thinking_budget == 0;
 }
 
-/* Tell the sampler of thoughts if a constraint waits for their end, they have a budget, or the
+/* Let the sampler follow thoughts if a constraint waits for their end, they have a budget, or the
  * client may end them. */
 static void begin_thought(const struct api_request *p, const struct chat *chat,
                           const struct buf *text, struct prompt *prompt)
 {
     const struct params *params = &p->params;
     const struct chat_marks marks = chat_marks(chat);
-    /* A model rarely opens another thought behind one in the prompt. If thoughts are off, one is
-     * looked for all the same. */
+    /* A model rarely opens another thought after a finished one in the prompt, unless thoughts are
+     * off: then one is expected anyway. */
     const bool may_open = params->add_generation_prompt && !params->continue_final_message &&
                           (has_no_thoughts(params) || !output_parser_prompt_has_thought(
                                                           chat_style(chat), text->data, text->len));
@@ -71,8 +71,8 @@ static void skip_thought(const struct params *params, const struct output_style 
         spans_add(own, n, text->len);
 }
 
-/* Thoughts are off: close the one that the template opened, or write what lets the model skip
- * it. */
+/* Called if thoughts are off: close the thought that the template opened, or write the text by
+ * which the model skips it. */
 static void end_thoughts(const struct params *params, const struct output_style *style,
                          struct prompt *prompt, struct buf *text, struct spans *own)
 {
@@ -83,9 +83,9 @@ static void end_thoughts(const struct params *params, const struct output_style 
 }
 
 /* Render the text that the model reads. A thought that the template opens is closed if thoughts are
- * off. It is also closed if a constraint is for the content and the sampler cannot see a thought
- * end, but not for a lazy grammar, which waits for its trigger. The text that ends it is the
- * server's own. */
+ * off. It is also closed if a constraint applies to the content and the sampler cannot see where a
+ * thought ends, but not for a lazy grammar, which waits for its trigger. The server writes the text
+ * that ends it. */
 static int render_chat(struct api_request *p, const struct server_model *model,
                        struct prompt *prompt, struct buf *text, struct spans *own)
 {
@@ -107,7 +107,8 @@ static int render_chat(struct api_request *p, const struct server_model *model,
     return text->err < 0 || own->err < 0 ? api_request_no_memory(p) : 0;
 }
 
-/* Put the tokens of Ollama's `context` first. They begin with BOS, so that of the prompt goes. */
+/* Put the tokens of Ollama's `context` first. They begin with BOS, so the BOS of the prompt is
+ * removed. */
 static int put_context_first(struct api_request *p, const struct server_model *model,
                              struct prompt *prompt)
 {
@@ -129,8 +130,8 @@ static int put_context_first(struct api_request *p, const struct server_model *m
     return rc < 0 ? api_request_no_memory(p) : 0;
 }
 
-/* Render the conversation and tokenize it. The template writes out all special tokens, the first
- * one, too. */
+/* Render the conversation and tokenize it. The template itself writes all special tokens, BOS
+ * included. */
 int api_request_take_turns(struct api_request *p, const struct server_model *model,
                            struct prompt *prompt)
 {
@@ -158,8 +159,8 @@ static void drop_prompt(struct prompt *prompt)
     *prompt = (struct prompt){0};
 }
 
-/* Replace *prompt with that of the edited conversation. If the edit saves too few tokens, *prompt
- * stays and the edit counts as not applied. */
+/* Replace *prompt by the prompt of the edited conversation. If the edit saves too few tokens,
+ * *prompt stays and the edit counts as not applied. */
 static int take_edited(struct api_request *p, const struct server_model *model,
                        struct prompt *prompt, struct context_edit *edit)
 {

@@ -1,9 +1,9 @@
-/* server/api/api_request_context.c - how prompt and answer fit into the context, and which tokens a
- * context shift drops; see api_request_impl.h.
+/* server/api/api_request_context.c - fits prompt and answer into the context, and chooses the
+ * tokens that a context shift drops; see api_request_impl.h.
  *
- * max_tokens is cut to the room behind the prompt. Where the context may be shifted, a longer
- * answer is allowed: its request holds one context of tokens (max_known), and whenever it is full
- * the engine drops n_discard tokens behind the first n_keep.
+ * max_tokens is cut to the room after the prompt. Where the context may be shifted, a longer answer
+ * is allowed: its request holds one context of tokens (max_known), and whenever it is full the
+ * engine drops n_discard tokens after the first n_keep.
  */
 #include "server/api/api_request_impl.h"
 
@@ -16,7 +16,7 @@
  * bound a model that does not end its text would continue until request_timeout. */
 #define MAX_CONTEXTS 10
 
-/* At least so many tokens of the context are not kept, as in llama-server. */
+/* Least number of tokens of the context that a shift does not keep, as in llama-server. */
 #define LEAST_BEHIND 4
 
 uint32_t api_request_context(const struct api_request *p, const struct server_model *model)
@@ -79,13 +79,14 @@ void api_request_cut_middle(const struct params *p, const struct tokenizer *t, u
     const uint32_t keep = at_most(wanted + tokenizer_adds_bos(t), context - 1);
     const uint32_t freed = (context - keep) / 2 > 1 ? (context - keep) / 2 : 1;
     const uint32_t room = context - freed - keep;
-    const uint32_t left = keep + room > 0 ? room : 1; /* no prompt is empty */
+    const uint32_t left = keep + room > 0 ? room : 1; /* at least 1, because no prompt is empty */
 
     memmove(ids->ids + keep, ids->ids + (n - left), left * sizeof(*ids->ids));
     ids->n = keep + left;
 }
 
-/* BOS is kept beside the n_keep tokens, as in llama-server. */
+/* Return the number of tokens that a shift keeps: BOS in addition to the body's n_keep, as in
+ * llama-server. */
 static uint32_t n_kept(const struct params *p, const struct tokenizer *t, const struct request *r)
 {
     const uint32_t most = r->max_known > LEAST_BEHIND ? r->max_known - LEAST_BEHIND : 0;

@@ -1,9 +1,9 @@
 /* server/api/api_request_drop.c - drops the oldest messages of a conversation that is too long; see
  * api_request_impl.h.
  *
- * Ollama's chats do so by default, OpenAI's Responses with truncation "auto". Only rendering tells
- * how long the rest would be, so the number of messages that go is found by halving: a conversation
- * of n messages is rendered some 2 log2(n) times.
+ * Ollama's chats do so by default, OpenAI's Responses with truncation "auto". The length of the
+ * remaining prompt is only known after rendering, so the number of dropped messages is found by
+ * binary search: a conversation of n messages is rendered some 2 log2(n) times.
  */
 #include "server/api/api_request_impl.h"
 
@@ -22,7 +22,7 @@ struct dropping {
     uint32_t n_all, most;     /* all messages; how many may be dropped */
 };
 
-/* Does the conversation exceed the context, or leave no room in it for `answer` tokens? */
+/* True: the conversation exceeds the context, or leaves no room in it for `answer` tokens. */
 static bool is_too_long(const struct api_request *p, const struct server_model *model,
                         const struct prompt *prompt, uint32_t answer)
 {
@@ -33,13 +33,13 @@ static bool is_too_long(const struct api_request *p, const struct server_model *
     return n > api_request_context(p, model) || n > model->max_kv_tokens;
 }
 
-/* Has the request run out of steps or memory? Then another try would not help. */
+/* True: the request has run out of steps or memory, so that another try would not help. */
 static bool has_run_out(const struct api_request *p)
 {
     return budget_error(p->budget) < 0 || p->error.status >= 500;
 }
 
-/* Make the prompt without the first n messages, but with those of them that stay. */
+/* Make the prompt without the first n messages, except those of them that always stay. */
 static int take_without(const struct dropping *d, uint32_t n)
 {
     struct api_request *p = d->p;
@@ -55,8 +55,8 @@ static int take_without(const struct dropping *d, uint32_t n)
     return api_request_take_turns(p, d->model, d->prompt);
 }
 
-/* The first number of messages, from n on, whose drop leaves a user's message first; else the
- * most. */
+/* Return the smallest number >= n of dropped messages that leaves a user's message first; else the
+ * most that may be dropped. */
 static uint32_t next_turn(const struct dropping *d, uint32_t n)
 {
     while (n < d->most && strcmp(d->all[n].role, "user") != 0)
@@ -64,8 +64,8 @@ static uint32_t next_turn(const struct dropping *d, uint32_t n)
     return n;
 }
 
-/* Like take_without(). But a template may refuse the rest, for example if no user begins it: then
- * the messages before the next user go, too. *n says how many went. */
+/* As take_without(), but if the template refuses the rest, for example because no user begins it,
+ * drop the messages before the next user's, too. *n: how many were dropped. */
 static int take_what_is_left(const struct dropping *d, uint32_t *n)
 {
     const int rc = take_without(d, *n);
@@ -77,8 +77,8 @@ static int take_what_is_left(const struct dropping *d, uint32_t *n)
     return take_without(d, next);
 }
 
-/* Drop as few messages as leave room for `answer` tokens; all that may go, if even that is too
- * few. */
+/* Drop the fewest messages that leave room for `answer` tokens; all that may be dropped, if even
+ * that is too few. */
 static int drop_few(const struct dropping *d, uint32_t answer)
 {
     uint32_t low = 1, high = d->most;
@@ -98,8 +98,8 @@ static int drop_few(const struct dropping *d, uint32_t answer)
     return take_what_is_left(d, &low);
 }
 
-/* Find how many messages may go. Ollama's last message stays, and is cut. The last user's message
- * of a response stays or, if there is none, the last one that is not a tool's result. */
+/* Find how many messages may be dropped. Ollama's last message stays, and is cut. The last user's
+ * message of a response stays or, if there is none, the last one that is not a tool's result. */
 static void find_most(struct dropping *d)
 {
     const bool is_response = d->p->params.form == PARAMS_RESPONSES;

@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-struct ends { /* special tokens that are added before and behind a text */
+struct ends { /* number of special tokens that are added before and after a text */
     uint32_t before, behind;
 };
 
@@ -25,7 +25,8 @@ static struct ends ends_of(const struct api_request *p, const struct tokenizer *
     return (struct ends){tokenizer_adds_bos(t) ? 1u : 0u, tokenizer_n_behind(t)};
 }
 
-/* Cut the text behind its first `most` tokens, and keep the tokens that end it; 0: do not cut. */
+/* Cut the text after its first `most` tokens, but keep the special tokens that end it; most 0: do
+ * not cut. */
 static void cut_pair(struct token_list *list, const struct ends *e, uint32_t most)
 {
     const size_t n = list->n - e->before - e->behind;
@@ -137,7 +138,7 @@ static int take_filled(struct api_request *p, const struct server_model *model,
     return rc;
 }
 
-/* Append the document to the query, without the token that begins a text. */
+/* Append the document's tokens to the query's, without the token that begins a text. */
 static int append(struct api_request *p, const struct server_model *model, struct prompt *prompt,
                   const struct token_list *document)
 {
@@ -154,7 +155,8 @@ static int append(struct api_request *p, const struct server_model *model, struc
     return rc < 0 ? api_request_no_memory(p) : 0;
 }
 
-/* Cut the document's end if both are too long together; the tokens that end a text stay. */
+/* Cut the document's end if query and document are too long together; the special tokens that end
+ * the text stay. */
 static void shorten(const struct api_request *p, const struct server_model *model,
                     struct prompt *prompt)
 {

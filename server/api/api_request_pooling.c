@@ -1,10 +1,10 @@
 /* server/api/api_request_pooling.c - the pooling of a text's states, for requests that generate
  * nothing; see api_request.h.
  *
- * Wire format, task and model decide together what the engine leaves of a text: one vector, a
- * vector for each token, or the outputs of the classifier behind these. All of it is one array of
- * the prompt, allocated here, so that the engine allocates nothing in a step and the answer has it
- * when the request is gone.
+ * Wire format, task and model decide what the engine computes for a text: one vector, a vector for
+ * each token, or the outputs of the classifier, which reads the vectors. All of this is one array
+ * of the prompt, allocated here, so that the engine allocates nothing in a step and the answer can
+ * use it after the request was freed.
  */
 #include "server/api/api_request_impl.h"
 
@@ -56,7 +56,7 @@ static bool wants_each(const struct params *p, const struct server_model *m)
     return p->form == PARAMS_EMBED && m->keeps_tokens;
 }
 
-/* Refuse vectors for each token for which an answer would have no room. */
+/* Refuse to make a vector for each token if the answer would be too large. */
 static int check_pooling_room(struct api_request *p, const struct server_model *m)
 {
     uint64_t n = 0;

@@ -1,9 +1,9 @@
 /* server/api/api_request_prompts.c - the prompts of a body as tokens; see api_request.h.
  *
- * Every prompt goes the same way: its text is tokenized, or its ids are taken; it is cut where the
- * body allows that; and it gets the number of the first prompt with the same tokens, so that equal
- * prompts of a request are computed once. A text is dropped as soon as it is tokenized, unless the
- * answer repeats it.
+ * Every prompt is treated in the same way: its text is tokenized, or its ids are taken; it is cut
+ * where the body allows that; and it gets the number of the first prompt with the same tokens, so
+ * that equal prompts of a request are computed once. A text is dropped as soon as it is tokenized,
+ * unless the answer repeats it.
  */
 #include "server/api/api_request_impl.h"
 
@@ -25,7 +25,7 @@ int api_request_no_memory(struct api_request *p)
     return api_error_no_memory(&p->error);
 }
 
-/* The name of the body's field that has the text. */
+/* Return the name of the body's field that has the text. */
 static const char *text_field(const struct api_request *p)
 {
     switch (p->params.form) {
@@ -51,8 +51,7 @@ static const char *text_field(const struct api_request *p)
     }
 }
 
-/* Set the error of a failed tokenizing for which the context did not lack room: steps, or
- * memory. */
+/* Set the error of a tokenizing that failed because steps or memory were used up. */
 int api_request_cannot_encode(struct api_request *p)
 {
     if (budget_error(p->budget) == 0)
@@ -81,7 +80,7 @@ int api_request_too_long(struct api_request *p, const struct server_model *model
     return ERR_INVAL;
 }
 
-/* Is a prompt for which the context has no room an error? It is not when tokens are only
+/* True: a prompt that is too long for the context is an error. It is not when tokens are only
  * counted. */
 static bool must_fit(const struct api_request *p)
 {
@@ -93,9 +92,9 @@ bool api_request_may_cut(const struct api_request *p)
     return p->params.cuts_middle && !p->params.ends_with_context;
 }
 
-/* The most ids of a text. A prompt that is cut or edited may first be longer than the context, and
- * llama-server's clients are told how long a refused one is. A token has at least one byte, of
- * which a normalization may make 4; some tokens may be added. */
+/* Return the most ids to make of a text. A prompt that is cut or edited may first be longer than
+ * the context, and llama-server's clients get the length of a refused one. A token has at least one
+ * byte, of which a normalization may make 4; some tokens may be added. */
 static size_t max_ids(const struct api_request *p, const struct server_model *model, size_t n_text)
 {
     const size_t context = api_request_context(p, model), most = n_text * 4 + 16;
@@ -125,7 +124,8 @@ static int decode_ids(struct api_request *p, const struct tokenizer *t, struct p
     return 0;
 }
 
-/* The length to which a prompt is cut: the body's, or what leaves room for the answer. */
+/* Return the length to which a prompt is cut: the body's, or the one that leaves room for the
+ * answer. */
 static uint32_t cut_to(const struct api_request *r, const struct server_model *model)
 {
     const struct params *p = &r->params;
@@ -137,7 +137,7 @@ static uint32_t cut_to(const struct api_request *r, const struct server_model *m
     return p->max_prompt == UINT32_MAX ? context - answer : p->max_prompt;
 }
 
-/* Cut the tokens that are too many; an echo then has the text of the rest. */
+/* Cut a prompt that is too long; an echo then has the text of the remaining tokens. */
 static int fit_prompt(struct api_request *p, const struct server_model *model,
                       struct prompt *prompt)
 {
@@ -200,7 +200,7 @@ int api_request_encode_text(struct api_request *p, const struct server_model *mo
         return api_request_too_long(p, model, 0);
     if (rc < 0)
         return api_request_cannot_encode(p);
-    if (prompt->ids.n == 0) { /* something must come before the first token */
+    if (prompt->ids.n == 0) { /* the model needs a token before the first one that it generates */
         if (bos == TOKEN_NONE)
             return api_error_set(
                 &p->error, 400, "prompt", NULL,
@@ -232,8 +232,8 @@ int api_request_take_prediction(struct api_request *p, const struct server_model
     return rc < 0 ? api_request_no_memory(p) : 0;
 }
 
-/* Take the words with which the model's family ends a thought, if nothing else is set. A vocabulary
- * that makes too many tokens of them is not the family's, and does without. */
+/* Take the text with which the model's family ends a thought, if no other is set. A vocabulary that
+ * makes too many tokens of it is not that of the family, and gets none. */
 static int take_closing(struct api_request *p, const struct server_model *model)
 {
     const char *text = chat_style(chat_for(model->chat, &p->params))->closing;
@@ -340,7 +340,7 @@ static int take_prompt(struct api_request *p, const struct server_model *model, 
                              : take_parts(p, model, &p->prompts[i], v);
 }
 
-/* Find the first prompt with the same tokens; the prompts before this one are complete. */
+/* Find the first prompt with the same tokens as prompt i; the prompts before i are complete. */
 static void find_twin(struct api_request *p, uint32_t i)
 {
     struct prompt *prompt = &p->prompts[i];

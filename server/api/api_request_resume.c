@@ -1,10 +1,9 @@
 /* server/api/api_request_resume.c - continues an answer that another server has begun; see
  * api_request_impl.h.
  *
- * Random numbers are drawn by position, and penalties look at the ids, so for these it is enough
- * that the answer's tokens stand behind the prompt. The states of constraint and thought are
- * advanced token by token. Mirostat's state depends on logits that are not there any more, so it is
- * refused. */
+ * Random numbers are drawn by position, and penalties look at the ids, so for these it suffices
+ * that the answer's tokens follow the prompt. The states of constraint and thought are advanced
+ * token by token. Mirostat's state depends on logits that are not stored, so it is refused. */
 #include "server/api/api_request_impl.h"
 
 #include "core/base/err.h"
@@ -56,7 +55,7 @@ static bool is_eog(const struct tokenizer *t, int32_t id)
     return token_is_among(id, eog, n_eog);
 }
 
-/* Would the engine have ended with token i? */
+/* True: the engine would have ended the answer with token i. */
 static bool text_ends_with(const struct request *r, const struct tokenizer *t, uint32_t i,
                            int32_t id)
 {
@@ -105,7 +104,7 @@ static int lead_through(struct api_request *p, const struct tokenizer *t, struct
     return 0;
 }
 
-/* Take over the answer of an earlier process, which drew the seed, the id and the time if the body
+/* Continue the answer of an earlier process, with the seed, id and time that it chose if the body
  * had none. */
 int api_request_restore(struct api_request *p, const struct saved_request *saved)
 {

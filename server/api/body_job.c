@@ -1,8 +1,9 @@
-/* server/api/body_job.c - see body_job.h: a call's body goes to a thread and comes back.
+/* server/api/body_job.c - reads a call's body on a pool thread; see body_job.h.
  *
  * The body moves from the call to the job, which counts its bytes as requests' memory until it
- * releases or returns it. When the client leaves, the job loses its call and is cancelled: `read`
- * is skipped if it has not begun. done() runs in any case, so the owner frees the job in one place.
+ * releases or returns it. When the client disconnects, the job's call becomes NULL and the job is
+ * cancelled: `read` is skipped if it has not begun. done() runs in any case, so the owner frees the
+ * job in one place.
  */
 #include "server/api/body_job.h"
 

@@ -3,7 +3,7 @@
  *
  * The I/O thread parses bodies of HTTP_SMALL_BODY at most (http_call.h). A handler that takes
  * longer ones embeds a body_job, which takes the body from the call and hands it to a thread.
- * done() follows on the I/O thread in any case; the call may have lost its client by then.
+ * done() is always called afterwards on the I/O thread; the client may have disconnected by then.
  *
  * Thread: the loop's, but for `read`.
  * Memory: the job has the body until body_job_release(), and counts it as requests' memory.
@@ -26,13 +26,15 @@ struct body_jobs { /* the jobs of a server */
 struct body_job {
     struct worker_job job;
     struct body_jobs *jobs;
-    struct http_call *call; /* NULL: its client has left */
+    struct http_call *call; /* NULL: its client has disconnected */
     struct buf body;
-    void (*read)(struct body_job *j); /* on a thread of the pool; not if the client has left */
-    void (*done)(struct body_job *j); /* releases the job, and answers the call if it is there */
+    void (*read)(struct body_job *j); /* called on a thread of the pool, unless the client has
+                                       * disconnected before */
+    void (*done)(struct body_job *j); /* releases the job, and answers the call if that is not
+                                       * NULL */
 };
 
-/* Post the job. 0; ERR_AGAIN: too many jobs wait, the call has its body back, and done() is not
+/* Post the job. ERR_AGAIN: too many jobs wait; the call has its body again, and done() is not
  * called. */
 int body_job_start(struct body_job *j, struct body_jobs *jobs, struct http_call *call,
                    const char *name /* borrows for ever */);

@@ -1,9 +1,9 @@
 /* server/api/body_scan.c - see body_scan.h.
  *
- * One pass without any memory: strings are skipped from quote to quote with memchr(), and of all
- * other structure only the depth of brackets is counted. A name in the outermost object is looked
- * up in members[]; its value ends at the next comma or bracket there. Counts are upper bounds,
- * since every bracket and comma may begin a value.
+ * One pass that allocates nothing: strings are skipped from quote to quote with memchr(), and of
+ * all other structure only the depth of brackets is counted. A name in the outermost object is
+ * looked up in members[]; its value ends at the next comma or bracket there. Counts are upper
+ * bounds, since every bracket and comma may begin a value.
  */
 #include "server/api/body_scan.h"
 
@@ -21,24 +21,24 @@ static const char *const members[N_MEMBERS] = {[MODEL] = "model",
                                                [KEEP_ALIVE] = "keep_alive"};
 
 struct span {
-    const char *text; /* NULL: the member is not there */
+    const char *text; /* NULL: the body does not have the member */
     size_t n;
 };
 
 struct scan {
     const char *s;
-    size_t n, i;    /* bytes, and the index of the current one */
+    size_t n, i;    /* number of bytes, and index of the current one */
     int depth;      /* brackets around the current byte */
     bool at_name;   /* the next string is a name in the outermost object */
-    enum member member; /* the member that the latest name is of */
-    size_t value;       /* index where the value of member `in` begins; 0: in none */
-    enum member in;     /* the member whose value it is */
+    enum member member; /* the member whose name was read last */
+    size_t value;       /* index at which the value of member `in` begins; 0: not within a value */
+    enum member in;     /* the member whose value begins at `value` */
     struct span found[N_MEMBERS];
     struct body_scan out;
 };
 
-/* Is the string the name of a field that is compiled to a grammar, or for which every token of the
- * vocabulary is looked at? */
+/* True: the string is the name of a field that is compiled to a grammar, or for which every token
+ * of the vocabulary is read. */
 static bool is_costly(const char *s, size_t n)
 {
     static const char *const names[] = {"grammar",           "json_schema", "response_format",
@@ -94,8 +94,8 @@ static void scan_string(struct scan *p)
             p->member = m;
 }
 
-/* A number that is not short and whole keeps its text in the tree (json_number.h), so it counts as
- * a string. */
+/* Scan a number. Unless it is a short integer, the tree keeps its text (json_number.h), so it
+ * counts as a string. */
 static void scan_number(struct scan *p)
 {
     const size_t from = p->i;
@@ -151,7 +151,7 @@ static void scan_mark(struct scan *p, char c)
     p->i++;
 }
 
-/* Read a whole number; 0 for all else: the parser says what is wrong with it. */
+/* Read an integer; 0 if it is none: the parser reports the error. */
 static uint64_t scanned_number(struct span s)
 {
     uint64_t n = 0;

@@ -1,5 +1,5 @@
-/* server/api/completion.c - see completion.h. The table of states, and those that are decided on
- * the spot: ADMIT, PROBE and END (completion_impl.h).
+/* server/api/completion.c - see completion.h. The table of states, and the states that need no
+ * other thread but the engine: ADMIT, PROBE and END (completion_impl.h).
  */
 #include "server/api/completion_impl.h"
 
@@ -21,7 +21,8 @@ static enum admission_for admission_for(const struct completion *c)
     return completion_is_plan(c) ? ADMISSION_FOR_DRY_RUNS : ADMISSION_FOR_WORK;
 }
 
-/* A plan always asks the engine; work asks it when a deadline depends on how much is cached. */
+/* Enter ADMIT. A dry run always asks the engine; other calls do when a deadline depends on how much
+ * is cached. */
 static void admit(struct completion *c)
 {
     const bool needs_no_engine = c->api.request.wire_format->answer != NULL;
@@ -58,8 +59,8 @@ static int start_probe(struct completion *c)
                               p->n_each);
 }
 
-/* Work whose question the engine cannot take now runs without an answer: the engine ends it at its
- * deadline. */
+/* Ask the engine. If it cannot take the question now, the call runs without an answer: the engine
+ * ends its requests at their deadline. */
 static void ask_engine(struct completion *c)
 {
     struct refusal ignored;
@@ -126,7 +127,7 @@ static void refuse_parsed(struct api_call *api)
     api_call_refuse(api, &why);
 }
 
-/* The state that is entered in place of `next`. */
+/* Return the state to enter in place of `next`. */
 static enum completion_state state_after_check(struct completion *c, enum completion_state next)
 {
     if (next == COMPLETION_END || c->api.call == NULL)

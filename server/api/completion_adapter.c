@@ -2,7 +2,7 @@
  * its body names, and waits without a thread while the adapter is read from its file.
  *
  * The waiting completions of an engine client are a list. A timer runs while there are any and ends
- * those whose deadline, timeout or queue time is over, since the engine does not know them yet.
+ * those whose deadline, timeout or queue time is over, because their requests are not posted yet.
  */
 #include "server/api/completion_impl.h"
 
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* How often the timer looks for completions whose time is over. */
+/* Interval at which the timer checks for completions whose time is over. */
 #define EXPIRY_TICK_MS 100
 
 /* ---- times ---- */
@@ -25,7 +25,7 @@ static bool is_past(uint64_t us, uint64_t now)
     return us > 0 && us <= now;
 }
 
-/* True: the time is over, and request.error is what a timeout of the engine becomes. */
+/* True: the time is over, and request.error is set as for a timeout in the engine. */
 static bool has_expired(struct api_call *api, uint64_t now)
 {
     struct api_request *p = &api->request;
@@ -100,7 +100,7 @@ static enum rejection reason_of(const struct api_error *e)
     return strcmp(e->code, "queue_full") == 0 ? REJECTION_QUEUE_FULL : REJECTION_MEMORY;
 }
 
-/* The requests get the adapter; without one, request.error says why (*e). */
+/* Give the requests the adapter; if it is NULL, set request.error to *e. */
 static void settle_adapter(struct api_call *api, struct adapter *a, const struct api_error *e)
 {
     if (a != NULL) {
@@ -129,7 +129,7 @@ void completion_take_adapter(struct completion *c)
 
     if (name[0] != '\0' && api->request.wire_format->answer == NULL) {
         api->adapter_wait.done = on_adapter;
-        begin_waiting(api); /* first, since on_adapter() may be called at once */
+        begin_waiting(api); /* first, because on_adapter() may be called immediately */
         if (adapter_set_take(api->engine->model->adapters, name, &api->adapter_wait, &a, &e) ==
             ERR_AGAIN)
             return;

@@ -1,10 +1,10 @@
-/* server/api/completion_answer.c - the answer that is no stream: one JSON object, rendered when all
+/* server/api/completion_answer.c - the answer without a stream: one JSON object, rendered when all
  * choices have ended; see completion_impl.h.
  *
  * The I/O thread renders a short answer itself. A long one (vectors of many tokens, the
- * log-probabilities of a long prompt) would keep it from other clients for seconds: a thread of the
- * answer pool renders it, and stops when the client leaves. Nothing else touches the choices then,
- * for the engine has ended them all.
+ * log-probabilities of a long prompt) would block it for seconds: a thread of the answer pool
+ * renders it, and stops when the client disconnects. Nothing else uses the choices then, because
+ * all have ended.
  */
 #include "server/api/completion_impl.h"
 
@@ -14,18 +14,20 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* The I/O thread writes so much in a few milliseconds, numbers of vectors included. */
+/* Bytes of an answer that the I/O thread writes in a few milliseconds, also if they are numbers of
+ * vectors. */
 #define SHORT_ANSWER ((uint64_t)32 << 10)
 
 /* ---- which choices ---- */
 
-/* 0, the highest there is, without any token. */
+/* Return the mean log-probability of the choice's tokens; without tokens 0, the highest
+ * possible. */
 static double mean_logprob(const struct choice *c)
 {
     return c->n_tokens > 0 ? c->sum_logprob / c->n_tokens : 0;
 }
 
-/* Move choices[from] to choices[to], and those between by one. */
+/* Move choices[from] to index `to`, and the choices between by one. */
 static void choice_move(struct choice *choices, uint32_t to, uint32_t from)
 {
     const struct choice moved = choices[from];
@@ -40,7 +42,8 @@ static void choice_move(struct choice *choices, uint32_t to, uint32_t from)
 static void take_best(struct choice *choices, uint32_t n_prompts, uint32_t n_each, uint32_t n)
 {
     for (uint32_t i = 0; i < n_prompts * n; i++) {
-        const uint32_t end = (i / n + 1) * n_each; /* of the prompt's choices, also after moves */
+        const uint32_t end = (i / n + 1) * n_each; /* end of the prompt's choices, which moves do
+                                                    * not change */
         uint32_t best = end - n_each + i % n;
 
         for (uint32_t k = best + 1; k < end; k++)
@@ -53,7 +56,7 @@ static void take_best(struct choice *choices, uint32_t n_prompts, uint32_t n_eac
 
 /* ---- the bytes ---- */
 
-/* An estimate from above, but for characters that JSON escapes. */
+/* Estimate the answer's bytes from above, without the escapes of JSON. */
 static uint64_t answer_bytes(const struct completion *c)
 {
     const struct params *p = &c->api.request.params;

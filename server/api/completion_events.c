@@ -1,4 +1,4 @@
-/* server/api/completion_events.c - from the engine's events to the answer; see completion.h. */
+/* server/api/completion_events.c - turns the engine's events into the answer; see completion.h. */
 #include "server/api/completion_impl.h"
 
 #include "core/base/clock.h"
@@ -23,7 +23,7 @@ static void note_end(struct completion *c, const struct choice *choice, const st
         w->first_us = choice->first_us;
     w->queue_us = t->queue_us;
     w->prefill_us = t->prefill_us;
-    w->decode_us = t->decode_us; /* the engine's: events come here in bursts */
+    w->decode_us = t->decode_us; /* measured by the engine, because events arrive here in bursts */
     w->preempted_us = t->preempted_us;
     w->swapped_us = t->swapped_us;
 }
@@ -40,7 +40,7 @@ void completion_fail(struct completion *c, const struct api_error *e)
     completion_abandon(c);
     if (!c->api.request.params.stream) {
         if (e->status == 408)
-            http_call_set_header(call, "x-should-retry", "false"); /* the time is over */
+            http_call_set_header(call, "x-should-retry", "false"); /* the call's time is over */
         refusal_reply_error(c->api.engine, call, e);
         return;
     }
@@ -65,13 +65,14 @@ void completion_count_usage(struct completion *c)
     for (uint32_t i = 0; i < c->api.request.params.n_prompts; i++)
         u->prompt += c->api.request.prompts[i].ids.n;
     for (uint32_t i = 0; i < c->n_choices; i += c->api.request.params.n_each)
-        if (c->choices[i].finish == FINISH_NONE) /* those that have ended are in c->n_cached */
+        if (c->choices[i].finish == FINISH_NONE) /* the cached tokens of ended choices are in
+                                                  * c->n_cached already */
             u->cached += c->choices[i].n_cached;
     for (uint32_t i = 0; i < c->n_choices; i++) {
         u->completion += c->choices[i].n_tokens;
         u->thinking += c->choices[i].n_thinking;
         if (c->choices[i].finish == FINISH_NONE)
-            continue; /* how much of the prediction came true is not known yet */
+            continue; /* the number of predicted tokens that came true is not known yet */
         u->predicted += c->choices[i].n_predicted;
         u->prediction += c->api.request.prediction.n;
     }
@@ -79,7 +80,7 @@ void completion_count_usage(struct completion *c)
 
 /* ---- events ---- */
 
-/* True: the choice has generated for t_max_predict_ms. It may always end its first line. */
+/* True: the choice has generated for t_max_predict_ms. It may always complete its first line. */
 static bool has_run_out(const struct completion *c, struct choice *choice)
 {
     const uint64_t most_us = (uint64_t)c->api.request.params.t_max_predict_ms * 1000;
@@ -190,7 +191,8 @@ bool completion_is_failure(const struct completion *c, const struct choice *choi
     return true;
 }
 
-/* There is room for one more at least: that of the choice that has ended. */
+/* Post more of the call's requests. The queue has room for at least one, because a choice has just
+ * ended. */
 static void advance_events(struct completion *c)
 {
     struct api_error error;
@@ -203,7 +205,7 @@ static void advance_events(struct completion *c)
     completion_post(c);
 }
 
-/* Remember the text of the choice, which a slot's page can save from now on. */
+/* Store the text of the choice in its slot, so that POST /slots/ID?action=save can save it. */
 static void keep_slot(struct completion *c, const struct choice *choice)
 {
     const struct slot_name name = {c->api.tenant, c->rules.slot + choice->index};
@@ -239,12 +241,13 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
     struct api_error error;
 
     c->n_open--;
-    if (i % c->api.request.params.n_each == 0) /* usage counts each prompt once */
+    if (i % c->api.request.params.n_each == 0) /* usage counts the tokens of each prompt once */
         c->n_cached += e->times.n_cached;
     choice->times = e->times;
     choice->total_us = now - c->api.arrival_us;
     choice->blocked_us = blocked_us(c, &e->times, now);
-    if (choice->id != 0 || !c->api.request.params.resume.is_restored) /* or it was paid for */
+    if (choice->id != 0 || !c->api.request.params.resume.is_restored) /* otherwise an earlier
+                                                                       * process has charged it */
         api_call_bill(&c->api, choice->prompt->ids.n, &e->usage);
     choice->id = 0;
     choice_end(choice, e->finish, &c->api.engine->scratch);
@@ -262,8 +265,8 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
         answer_whole(c);
 }
 
-/* Tokens of one step go into one frame, but for streams that can be gone on with: those have a
- * frame for each, so that their frames are the same wherever they go on. */
+/* True: tokens of one step may share a frame. Resumable streams have a frame for each token, so
+ * that their frames are the same wherever they are continued. */
 static bool may_join_tokens(const struct completion *c)
 {
     return !c->frames.are_numbered && !c->api.request.params.resume.is_on;

@@ -1,5 +1,5 @@
-/* server/api/completion_keep.c - a response that is kept: its row is written while it is computed,
- * and again before its client has the end; see completion_impl.h. */
+/* server/api/completion_keep.c - keeps a response: writes its row when it begins, and again when it
+ * has ended, before the client gets the end; see completion_impl.h. */
 #include "server/api/completion_impl.h"
 
 #include "core/base/err.h"
@@ -56,7 +56,7 @@ static void on_begin(struct worker_job *job)
         response_store_begin(store_of(c), &k->name, &start, &k->begin_error);
 }
 
-/* A response whose row cannot be written is cancelled. */
+/* Called when the row was written; a response whose row could not be written is cancelled. */
 static void after_begin(struct worker_job *job)
 {
     struct completion_keep *k = list_entry(job, struct completion_keep, begin);
@@ -102,7 +102,8 @@ void completion_keep_begin(struct completion *c)
 
 /* ---- the end ---- */
 
-/* On the keeper's thread: the choices have ended, and nothing else looks at them. */
+/* Write the answer. Runs on the keeper's thread: the choices have ended, and nothing else uses
+ * them. */
 static void write_answer(struct completion *c)
 {
     struct completion_keep *k = &c->keep;
@@ -128,7 +129,7 @@ static void on_end(struct worker_job *job)
     struct completion_keep *k = list_entry(job, struct completion_keep, end);
     struct response_store *store = store_of(completion_of(k));
 
-    if (completion_of(k)->saving.is_put_off) /* its row stays open */
+    if (completion_of(k)->saving.is_put_off) /* its row stays in progress */
         return;
     if (k->has_answer)
         write_answer(completion_of(k));
@@ -138,14 +139,15 @@ static void on_end(struct worker_job *job)
                                &k->end_error);
     else
         response_store_end(store, &k->name, &k->body, &k->output, &k->end_error);
-    if (k->end_error.status != 0 && k->status == NULL) { /* perhaps less of it can be written */
+    if (k->end_error.status != 0 && k->status == NULL) { /* perhaps a row without the output can be
+                                                          * written */
         struct api_error ignored = {0};
 
         response_store_give_up(store, &k->name, "failed", NULL, &ignored);
     }
 }
 
-/* The end of the answer, which waited for the file. */
+/* Send the end of the answer, which waited for the file. */
 static void answer_kept(struct completion *c)
 {
     struct completion_keep *k = &c->keep;
@@ -171,7 +173,8 @@ static void after_end(struct worker_job *job)
     completion_advance(c, COMPLETION_END);
 }
 
-/* A stream without its reader has lost what would have been its last items. */
+/* True: the completion has the answer to write. A stream without its reader has lost its last
+ * items. */
 static bool has_answer(const struct completion *c, struct api_error *why)
 {
     const bool has_reader = completion_has_client(c) || is_background(c);

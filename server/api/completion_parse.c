@@ -18,16 +18,15 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* The I/O thread parses bodies of up to so many bytes, in at most so many steps: a millisecond or
- * two. */
+/* Most bytes and most steps of a body that the I/O thread parses: a millisecond or two. */
 #define INLINE_BODY ((size_t)8 << 10)
 #define INLINE_STEPS 50000
-/* From this size on, freed memory is given back to the system right after parsing. */
+/* Bytes of a body after whose parsing freed memory is returned to the system. */
 #define LARGE_BODY ((size_t)1 << 20)
 
 /* ---- parsed ---- */
 
-/* The saved request (completion_save.c) may need the body. */
+/* True: completion_save.c may need the body for the saved request. */
 static bool may_be_saved(const struct api_call *api)
 {
     return api->engine->shared->requests != NULL && api->headers.restored == NULL &&
@@ -71,7 +70,7 @@ static void on_parse_work(struct worker_job *job)
     hold_here("QUIRE_DEBUG_HOLD_PARSE");
     if (!atomic_load(&job->canceled))
         do_parse(api, BUDGET_REQUEST_STEPS);
-    if (api->body.len > LARGE_BODY) /* its JSON was in small pieces */
+    if (api->body.len > LARGE_BODY) /* its JSON tree was many small allocations */
         mem_trim();
 }
 
@@ -98,8 +97,8 @@ static void parse_on_pool(struct completion *c)
     finish_parse(c);
 }
 
-/* Parse on the I/O thread. False: the body takes too long, by itself or after what the loop's
- * callback has done before. */
+/* Parse on the I/O thread. False: the body takes too many steps, or the loop's callback has little
+ * time left. */
 static bool parse_inline(struct api_call *api)
 {
     if (api->is_constrained || api->body.len > INLINE_BODY ||

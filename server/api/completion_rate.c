@@ -22,7 +22,8 @@ void completion_rate_end(struct completion_rate *p, uint64_t now_us)
     p->last_us = now_us;
 }
 
-/* Until the window has passed once, divide by the part of it that has: else the rate is too low. */
+/* Return the rate. Until COMPLETION_RATE_TAU_S have passed, the divisor is the part that has, or
+ * the rate would be too low. */
 double completion_rate_per_s(const struct completion_rate *p, uint64_t now_us)
 {
     const double age = (double)(now_us - p->start_us) / 1e6;

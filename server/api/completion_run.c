@@ -3,7 +3,7 @@
  *
  * Choices of a generated text are posted together, and share the blocks of a prompt that several of
  * them have. Texts that are embedded or scored, of which a call may have more than the queue holds,
- * are posted as there is room, and leave half of the queue to other calls.
+ * are posted when there is room, and leave half of the queue to other calls.
  */
 #include "server/api/completion_impl.h"
 
@@ -115,8 +115,8 @@ static int make_choices(struct completion *c)
     return rc;
 }
 
-/* The id of the first choice with the same prompt, whose blocks the others share; 0: none. Scores
- * need every token of the prompt computed, so with them nothing is shared. */
+/* Return the id of the first choice with the same prompt, whose blocks the others share; 0: none.
+ * Requests with scores share nothing, because every token of the prompt must be computed. */
 static uint64_t prefix_owner_of(const struct completion *c, uint32_t i)
 {
     const struct params *p = &c->api.request.params;
@@ -161,7 +161,7 @@ void completion_post(struct completion *c)
         struct request *r = c->api.request.requests[i];
 
         r->prefix_owner = prefix_owner_of(c, i);
-        if (r->prefix_owner != 0 || first > 0) /* its wait is for prompts that are being computed */
+        if (r->prefix_owner != 0 || first > 0) /* it waits for prompts that are being computed */
             r->queue_until_us = 0;
         c->choices[i].id = engine_client_register(c->api.engine, r, &c->client, i);
     }
@@ -182,8 +182,8 @@ static void set_position_header(struct completion *c)
     http_call_set_header(c->api.call, "X-Queue-Position", text);
 }
 
-/* A router that chooses among servers reads when the first token of the first choice would come.
- * The forecast uses the answer of PROBE; without one it counts nothing as cached. */
+/* Set the header with the predicted time of the first choice's first token, for routers that choose
+ * among servers. The forecast uses the answer of PROBE; without one it counts nothing as cached. */
 static void set_forecast_header(struct completion *c)
 {
     const uint32_t n_cached = c->probe.found != NULL ? c->probe.found[0].n_cached : 0;
@@ -208,7 +208,7 @@ static bool has_lost_budget(const struct completion *c)
            c->choices[0].prompt->thought.close == TOKEN_NONE;
 }
 
-/* A sentence about what the client asks for and this model cannot do, or NULL. */
+/* Return a sentence about a part of the request that this model cannot do, or NULL. */
 static const char *warning_of(const struct completion *c)
 {
     if (c->rules.style == NULL)
@@ -230,8 +230,8 @@ static void set_warning_header(struct completion *c)
         http_call_set_header(c->api.call, "X-Warning", text);
 }
 
-/* Set how frames are numbered, and keep the stream where that is wanted. False: there is no room
- * for it, and the call has been answered. */
+/* Set how frames are numbered, and keep the stream if it is to be resumable. False: there is no
+ * room for it, and the call has been answered. */
 static bool begin_frames(struct completion *c)
 {
     struct refusal why = {.reason = REJECTION_MEMORY};
@@ -278,7 +278,7 @@ static void begin_run(struct completion *c)
     set_position_header(c);
     set_forecast_header(c);
     set_warning_header(c);
-    if (posts || !is_restored) /* else an earlier process has charged the key */
+    if (posts || !is_restored) /* otherwise an earlier process has charged the key */
         api_call_begin_key(&c->api);
     note_begin(c);
     if (c->api.request.params.store)
@@ -304,7 +304,7 @@ static void run_work(struct completion *c)
     }
 }
 
-/* A call that needs no engine is answered with the text that its parse has made. */
+/* Answer a call that needs no engine with the text that parsing has made. */
 static void answer_text(struct completion *c)
 {
     http_call_reply(c->api.call, 200, "application/json", &c->api.request.echo);

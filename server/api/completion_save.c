@@ -1,10 +1,10 @@
-/* server/api/completion_save.c - completions that outlive the process: written down before they
- * begin, and while they run; see completion_impl.h and server/storage/request_keeper.h.
+/* server/api/completion_save.c - completions that outlive the process: saved before they begin, and
+ * while they run; see completion_impl.h and server/storage/request_keeper.h.
  *
- * These are streams of one choice that are kept to be gone on with, and responses that run in the
- * background. The next process has the same body, seed, id and times, and so gives the same frames.
- * It goes on behind the tokens that were written, unless something was told of them that tokens do
- * not say (log-probabilities, how other APIs count frames); then it computes all of them again. */
+ * These are resumable streams of one choice, and responses that run in the background. The next
+ * process has the same body, seed, id and times, and so makes the same frames. It continues after
+ * the saved tokens, unless the client got something that tokens do not determine
+ * (log-probabilities, frame numbers of other APIs); then it computes all of them again. */
 #include "server/api/completion_impl.h"
 
 #include "core/base/err.h"
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <xxhash.h>
 
-/* Can a local call have such a path? */
+/* True: a local call can have this path. */
 static bool is_plain_request(const char *path)
 {
     const size_t n = strlen(path);
@@ -42,7 +42,8 @@ void completion_save_prepare(struct completion *c, const struct http_call *call)
         (void)name_copy(c->saving.path, sizeof(c->saving.path), path);
 }
 
-/* Frames that tell how far the prompt has come are other ones each time. */
+/* True: the completion can be saved. Frames with the prompt's progress differ each time, so a
+ * completion that sends them cannot. */
 static bool can_be_saved(const struct completion *c)
 {
     const struct params *p = &c->api.request.params;
@@ -53,7 +54,8 @@ static bool can_be_saved(const struct completion *c)
            (completion_wants_stream_kept(c) || (p->background && p->store));
 }
 
-/* Do the tokens say all that was told? */
+/* True: the tokens determine everything that was sent, so that the answer can continue after
+ * them. */
 static bool can_go_on(const struct completion *c)
 {
     return completion_can_be_resumed(c) && !c->rules.wants_logprobs &&
@@ -75,7 +77,7 @@ static void on_written(void *ud, bool is_kept)
     completion_advance(c, COMPLETION_ADMIT);
 }
 
-/* The answer is called now as it will be. */
+/* Set the answer's id now, because it is saved. */
 static void name_answer(struct completion *c)
 {
     struct resume_spec *r = &c->api.request.params.resume;
@@ -89,7 +91,7 @@ static void name_answer(struct completion *c)
         r->created = (int64_t)time(NULL);
 }
 
-/* A hash of everything that decides the tokens, beside the body and the seed. */
+/* Hash everything that decides the tokens, except the body and the seed. */
 static uint64_t origin_id(const struct completion *c)
 {
     const struct api_request *r = &c->api.request;
@@ -105,7 +107,8 @@ static uint64_t origin_id(const struct completion *c)
     return XXH3_64bits(&from, sizeof(from));
 }
 
-/* A request of an earlier process may only run where it gets the same tokens. */
+/* True: a request of an earlier process would get the same tokens here. Otherwise it may not
+ * run. */
 static bool has_same_origin(const struct completion *c)
 {
     const struct saved_request *saved = c->api.headers.restored;
@@ -136,7 +139,7 @@ static bool begin_save(struct completion *c)
     return c->saving.request != NULL;
 }
 
-/* A call that admission refuses now is not written. */
+/* True: the completion is to be saved. A call that admission refuses now is not. */
 static bool is_worth_saving(struct completion *c)
 {
     struct refusal ignored;
@@ -238,7 +241,8 @@ void completion_save_end(struct completion *c, bool is_error)
         kept_request_end(r, can_go_on(c) ? (uint32_t)c->choices[0].finish : FINISH_NONE);
 }
 
-/* One that was refused, or whose client has left before it began; a response without a stream. */
+/* Release the saved request of a completion that was refused, whose client disconnected before it
+ * began, or that has no stream. */
 void completion_save_release(struct completion *c)
 {
     struct kept_request *r = c->saving.request;

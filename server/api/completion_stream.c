@@ -1,5 +1,5 @@
-/* server/api/completion_stream.c - the frames of a completion's stream: numbered, kept, and with
- * what a server needs that goes on with it; see completion_impl.h. */
+/* server/api/completion_stream.c - numbers and keeps the frames of a completion's stream, and adds
+ * the comments with which another server can resume it; see completion_impl.h. */
 #include "server/api/completion_impl.h"
 
 #include "core/base/err.h"
@@ -34,7 +34,7 @@ bool completion_can_be_resumed(const struct completion *c)
     return c->rules.keeps_tokens && c->n_choices == 1 &&
            (c->api.request.params.form & PARAMS_COMPLETIONS) != 0 &&
            c->api.request.params.sampling.mirostat_tau <= 0 &&
-           c->choices[0].tokens.n == c->choices[0].n_tokens; /* none was lost */
+           c->choices[0].tokens.n == c->choices[0].n_tokens; /* no token was lost */
 }
 
 /* {"seed":…,"id":…,"created":…, without the brace that closes it */
@@ -50,8 +50,8 @@ static void add_ids(const struct token_list *tokens, size_t from, size_t to, str
         buf_printf(out, i > from ? ",%d" : "%d", tokens->ids[i]);
 }
 
-/* The tokens are those up to the latest frame: what came since and was held back, its
- * log-probabilities as well, comes again. */
+/* Append `resume` with the tokens up to the latest frame. Later tokens, whose text was held back,
+ * are computed and sent again, with their log-probabilities. */
 static bool add_resume(const struct completion *c, struct buf *out)
 {
     if (!completion_can_be_resumed(c))
@@ -65,7 +65,7 @@ static bool add_resume(const struct completion *c, struct buf *out)
 
 /* ---- numbers and comments ---- */
 
-/* The length of the first of the frames at `at`. */
+/* Return the length of the first of the frames at `at`. */
 static size_t n_of_frame(const struct completion *c, const char *at, size_t n)
 {
     const char *end = is_lines(c) ? memmem(at, n, "\n", 1) : memmem(at, n, "\n\n", 2);
@@ -73,8 +73,8 @@ static size_t n_of_frame(const struct completion *c, const char *at, size_t n)
     return end != NULL ? (size_t)(end - at) + (is_lines(c) ? 1 : 2) : n;
 }
 
-/* Behind the number: of the first frame who answers with which seed; of the last one of those that
- * were written together the tokens since. */
+/* Append the comments that follow a frame's number: for the first frame the answer's id and seed;
+ * for the last one of those that were written together the tokens since the previous comment. */
 static void add_comments(struct completion *c, bool is_last, struct buf *out)
 {
     const struct token_list *tokens = &c->choices[0].tokens;
@@ -113,7 +113,7 @@ static uint64_t number_frames(struct completion *c, struct buf *numbered)
 
 /* ---- writing ---- */
 
-/* The client is too slow, or there is no memory. */
+/* Called when the client reads too slowly, or there is no memory: end the stream. */
 static void cut_frame(struct completion *c, int rc)
 {
     struct http_call *call = completion_take_call(c);
@@ -129,8 +129,8 @@ static void cut_frame(struct completion *c, int rc)
         completion_drop_stream(c);
 }
 
-/* Send what is in the engine client's frame; some streams end with nothing. Of an answer that is
- * gone on with, what was sent before is only counted. */
+/* Send the engine client's frame, which may be empty at a stream's end. In a resumed answer, frames
+ * that were sent before are only counted. */
 static int write_frame(struct completion *c)
 {
     struct buf *frame = &c->api.engine->frame, *out = frame;
@@ -274,7 +274,8 @@ static void on_silence(struct stream_ping *ping)
     if (c->stream != NULL)
         kept_stream_comment(c->stream, PING, strlen(PING));
     else if (c->api.call != NULL && http_call_n_waiting(c->api.call) == 0)
-        (void)http_call_write(c->api.call, PING, strlen(PING)); /* it may do without */
+        (void)http_call_write(c->api.call, PING, strlen(PING)); /* an error is ignored: the client
+                                                                 * does not need it */
 }
 
 static void set_seed_header(struct completion *c)
@@ -285,7 +286,7 @@ static void set_seed_header(struct completion *c)
     http_call_set_header(c->api.call, "X-Seed", text);
 }
 
-/* The client reads the kept stream from here on. */
+/* From here on the client reads the kept stream. */
 static void hand_over(struct completion *c)
 {
     struct http_call *call = c->api.call;
@@ -296,7 +297,8 @@ static void hand_over(struct completion *c)
         http_call_abort(call);
 }
 
-/* The server itself has asked for it: its readers come by themselves. */
+/* Answer the local call of a restored stream: its clients read the kept stream with calls of their
+ * own. */
 static void answer_restored(struct completion *c)
 {
     struct http_call *call = c->api.call;
@@ -323,14 +325,14 @@ void completion_begin_stream(struct completion *c)
         http_call_stream(c->api.call, stream_content_type(c));
     }
     for (uint32_t i = 0; i < c->n_choices && completion_has_client(c); i++)
-        if (choice_has_output(&c->choices[i])) /* an echo that waits for no scores */
+        if (choice_has_output(&c->choices[i])) /* an echo without scores */
             completion_send_choice(c, &c->choices[i]);
 }
 
 /* ---- an answer that is gone on with ---- */
 
-/* Write frames of tokens that are past. write_frame() only counts them, and everything that depends
- * on them advances: held-back text, frame numbers, calls and thoughts. */
+/* Make the frames of tokens that were sent before. write_frame() only counts them, and everything
+ * that depends on them advances: held-back text, frame numbers, calls and thoughts. */
 static void send_output(struct completion *c, struct choice *choice)
 {
     if (c->api.request.params.stream && choice_has_output(choice))

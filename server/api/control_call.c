@@ -1,8 +1,8 @@
 /* server/api/control_call.c - see control_call.h.
  *
  * The router offers the order to one model after another. A model looks for the caller's tenant and
- * the answer's id in its engine client's index of completions, so that another tenant's id looks
- * unknown.
+ * the answer's id in its engine client's index of completions, so that another tenant's id is not
+ * found.
  */
 #include "server/api/control_call.h"
 
@@ -71,7 +71,7 @@ void control_call_answer_unknown(struct http_call *call)
 
 /* ---- the completion ---- */
 
-/* Does the engine still compute the choice? */
+/* True: the engine still computes the choice. */
 static bool is_running(const struct choice *choice)
 {
     return choice->id != 0 && !choice->is_cancelled;
@@ -97,7 +97,7 @@ static struct completion *find_completion(struct engine_client *engine, const ch
     return NULL;
 }
 
-/* Does the engine follow the completion's thoughts, and may the client end them? */
+/* True: the engine follows the completion's thoughts, and the client may end them. */
 static bool is_controlled(const struct completion *c)
 {
     return c->api.request.params.reasoning_control &&

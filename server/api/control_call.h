@@ -1,9 +1,9 @@
 /* server/api/control_call.h - llama-server's control of a running completion: POST
  * /v1/chat/completions/control {"id","action"}.
  *
- * The one action is reasoning_end: an open thought ends with the next token, as if its budget were
- * used up. It is for completions that began with "reasoning_control": true, and for their tenant
- * alone. The answer is a 200, whose "success" says whether the order was obeyed.
+ * The only action is reasoning_end: an open thought ends with the next token, as if its budget were
+ * used up. It is for completions that began with "reasoning_control": true, and only for their
+ * tenant. The answer is a 200; "success" is true if a thought will end.
  *
  * Source: llama.cpp, tools/server/README.md, "POST /v1/chat/completions/control".
  *
@@ -29,8 +29,8 @@ struct control_order { /* the order in a body; zero is empty */
 int control_order_read(struct control_order *o, struct http_call *call, struct api_error *e);
 void control_order_release(struct control_order *o);
 
-/* If the completion runs with this model, for the call's tenant, end its thought, answer the call
- * and return true. */
+/* If this model runs the completion, for the call's tenant, end its thought, answer the call and
+ * return true. */
 bool control_call_take(struct engine_client *engine, struct http_call *call,
                        const struct control_order *o);
 /* Answer a call whose completion no model has. */

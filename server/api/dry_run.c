@@ -84,7 +84,7 @@ void dry_run_answer(struct completion *c)
     completion_advance(c, COMPLETION_END);
 }
 
-/* A body with `input` and without `prompt` is that of an embedding. */
+/* Choose the wire format: a body with `input` and without `prompt` is that of an embedding. */
 static const struct wire_format *pick(const cJSON *body)
 {
     const bool is_text = field_find(body, "prompt") != NULL || field_find(body, "input") == NULL;

@@ -8,10 +8,10 @@
  *  "blocks":…,"blocks_total":…,"queue_position":…,"predicted_ms":{"start":…,"first_token":…,
  *  "finish":…},"context_shifts":…,"fits":true}]}
  *
- * `blocks` is the number that prompt and max_tokens need together, at most a context that is
- * shifted; predicted_ms is null until the engine has made enough steps to tell. Each prompt is
- * forecast by itself, behind those before it. An embedding has no tokens: max_tokens is 0, and
- * first_token null.
+ * `blocks` is the number of blocks that prompt and max_tokens need together, with context shift at
+ * most those of a full context; predicted_ms is null until the engine has made enough steps. Each
+ * prompt's forecast assumes that the prompts before it run first. An embedding has no tokens:
+ * max_tokens is 0, and first_token null.
  *
  * Thread: the loop's.
  * Memory: as for an API call.
@@ -24,7 +24,7 @@ struct wire_format;
 
 extern const struct wire_format wire_dry_run;
 
-/* The state RUN of a plan: answer the call from the completion's probe, and end it. */
+/* Run the state RUN of a dry run: answer the call from the completion's probe, and end it. */
 void dry_run_answer(struct completion *c);
 
 #endif

@@ -237,7 +237,7 @@ void engine_client_post(struct engine_client *engine, struct request **r, uint32
         prefix_fetch_prepare(engine->model->fetch, r[i], &prompts);
     rc = queue_post_all(engine->queue, r, n);
     prefix_fetch_submit(engine->model->fetch, &prompts);
-    assert(rc == 0); /* there was room, and only this thread posts or closes */
+    assert(rc == 0); /* room was checked, and only this thread posts or closes */
     (void)rc;
     memset(r, 0, n * sizeof(struct request *));
 }

@@ -1,12 +1,13 @@
-/* server/api/engine_client_forecast.c - position in the queue, predicted times, and when to come
- * again; see engine_client.h. */
+/* server/api/engine_client_forecast.c - position in the queue, predicted times, and Retry-After;
+ * see engine_client.h. */
 #include "server/api/engine_client_impl.h"
 
 #include "core/base/clock.h"
 #include "server/http/retry_after.h"
 
-/* The forecast says when the next end makes room for one request; for further ones, and while there
- * is no forecast, the rate of the last half minute's ends is used. */
+/* Return the milliseconds until n requests have room. The forecast predicts the next end, which
+ * makes room for one; for further ones, and without a forecast, the rate of the ends of the last
+ * half minute is used. */
 static uint32_t wait_ms(struct engine_client *engine, uint32_t n)
 {
     struct engine_stats s;
@@ -23,7 +24,7 @@ static uint32_t wait_ms(struct engine_client *engine, uint32_t n)
     return retry_after_bound(ms);
 }
 
-/* While draining, clients are told to come back when the last request will have ended. */
+/* While the server drains, Retry-After is the time until the last request will have ended. */
 uint32_t engine_client_retry_ms(struct engine_client *engine, int status, uint32_t n)
 {
     if (status != 429 && status != 503)
@@ -31,7 +32,7 @@ uint32_t engine_client_retry_ms(struct engine_client *engine, int status, uint32
     return wait_ms(engine, status == 503 ? engine->priv->n_open : n);
 }
 
-/* How many of the latest posts the engine's statistics do not count yet. */
+/* Count the latest posts that the engine's statistics do not include yet. */
 static uint32_t n_unseen(const struct engine_client *engine, const struct engine_stats *s)
 {
     const uint32_t all = engine->priv->n_open;
@@ -42,9 +43,9 @@ static uint32_t n_unseen(const struct engine_client *engine, const struct engine
     return all > known ? all - known : 0;
 }
 
-struct ahead { /* what goes first, of the unseen */
+struct ahead { /* the posts not in the statistics that will run first */
     uint32_t n;
-    uint64_t n_tokens; /* of their prompts */
+    uint64_t n_tokens; /* tokens of their prompts */
 };
 
 static struct ahead unseen_ahead(const struct engine_client *engine, const struct engine_stats *s,
@@ -62,12 +63,13 @@ static struct ahead unseen_ahead(const struct engine_client *engine, const struc
         ahead.n++;
         ahead.n_tokens += post->n_prompt;
     }
-    if (n > ENGINE_RECENT) /* older than what is remembered: count them all */
+    if (n > ENGINE_RECENT) /* some are older than the remembered posts: count all */
         ahead.n += n - ENGINE_RECENT;
     return ahead;
 }
 
-/* Requests that wait in the engine wait for memory or a slot: no slot is free while one waits. */
+/* Return the position in the queue. While a request waits in the engine, for memory or a slot, no
+ * slot counts as free. */
 static uint32_t position(const struct engine_client *engine, const struct engine_stats *s,
                          uint32_t n_waiting, uint32_t n_coming)
 {

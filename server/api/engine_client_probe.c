@@ -19,8 +19,8 @@ static void on_event(struct engine_caller *client, uint32_t part, const struct e
         p->done(p);
 }
 
-/* All dry runs are made before the first one is posted, so that no event reaches a probe that could
- * not be started. */
+/* All dry runs are made before the first one is posted, so that a probe that could not be started
+ * gets no event. */
 static int make_all(struct request **dry, struct request *const *like, uint32_t n, uint32_t step)
 {
     int rc = 0;

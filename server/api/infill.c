@@ -2,7 +2,7 @@
  *
  * The prompt is written from front to back into one list of tokens. The writer keeps the first
  * error, so no step has to check the one before it. A mark that the vocabulary lacks (TOKEN_NONE)
- * is left out; infill_is_known() makes sure of the three that no prompt can do without.
+ * is left out; infill_is_known() checks the three that every prompt needs.
  */
 #include "server/api/infill.h"
 
@@ -31,7 +31,8 @@ static void add_infill_text(struct writer *w, const char *text)
         w->rc = tokenizer_encode(w->t, text, strlen(text), 0, w->max, w->budget, w->out);
 }
 
-/* Begin a file's text, if the model knows of files: the mark, and a name on a line of its own. */
+/* Begin a file's text, if the model has a token for files: the mark, and a name on a line of its
+ * own. */
 static void add_file_name(struct writer *w, int32_t mark, const char *name)
 {
     struct buf line;
@@ -49,7 +50,7 @@ static void add_file_name(struct writer *w, int32_t mark, const char *name)
 }
 
 /* Add the other files. A file without a name gets one, and so do the repository and the file with
- * the gap, whose names the request does not tell. */
+ * the gap, because the request does not name them. */
 static void add_files(struct writer *w, const struct infill_tokens *gap, const cJSON *files)
 {
     if (files == NULL || files->child == NULL)

@@ -1,8 +1,8 @@
 /* server/api/infill.h - prompts that ask for the text between two texts.
  *
- * [BOS] repository and files that the text belongs with, prefix, text before the gap, suffix, text
- * after it, middle: for models whose vocabulary has tokens for this. The texts are plain: the
- * names of special tokens in them are only letters.
+ * [BOS] repository and other files, prefix, text before the gap, suffix, text after it, middle: for
+ * models whose vocabulary has tokens for this. The texts are plain: names of special tokens in them
+ * are ordinary text.
  *
  * Thread: any.
  * Memory: a spec borrows from the JSON tree of the body.
@@ -17,12 +17,12 @@
 #include "core/tokenizer/tokenizer.h"
 #include "server/api/params/infill_spec.h"
 
-/* Does the model's vocabulary have the tokens for it? */
+/* True: the model's vocabulary has the tokens for such prompts. */
 bool infill_is_known(const struct tokenizer *t);
 
 /* Append the prompt with `prompt`, a string or ids within the vocabulary or NULL, before the gap;
- * at most `max` ids may stand in the list: ERR_LIMIT when there are more, or when the budget (NULL:
- * no limit) is used up, ERR_CANCELED, ERR_NOMEM. */
+ * the list may have at most `max` ids: ERR_LIMIT when there are more, or when the budget (NULL: no
+ * limit) is used up, ERR_CANCELED, ERR_NOMEM. */
 int infill_encode(const struct tokenizer *t, const struct infill_spec *spec, const cJSON *prompt,
                   size_t max, struct budget *budget, struct token_list *out);
 

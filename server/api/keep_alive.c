@@ -1,8 +1,8 @@
 /* server/api/keep_alive.c - see keep_alive.h.
  *
- * The text is used as it stands in the body (body_scan.h), because the model has to be chosen
- * before the body is parsed. Without its quotes it has the syntax of durations in the settings, so
- * duration_parse() reads it.
+ * The text is that of the body (body_scan.h), because the model has to be chosen before the body is
+ * parsed. Without its quotes it has the syntax of durations in the settings, so duration_parse()
+ * reads it.
  */
 #include "server/api/keep_alive.h"
 

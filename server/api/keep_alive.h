@@ -1,6 +1,6 @@
 /* server/api/keep_alive.h - Ollama's `keep_alive`: how long a model stays after a request.
  *
- * A number of seconds, or a duration as "5m"; one below zero means for ever.
+ * A number of seconds, or a duration as "5m"; a negative one means forever.
  *
  * Thread: any.
  * Memory: none.
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Read the member's JSON text. false: it is null, or not a duration. *us UINT64_MAX: for ever. */
+/* Read the member's JSON text. False: it is null, or not a duration. *us UINT64_MAX: forever. */
 bool keep_alive_read(const char *text, size_t n, uint64_t *us);
 
 #endif

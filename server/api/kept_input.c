@@ -1,9 +1,9 @@
 /* server/api/kept_input.c - see kept_input.h.
  *
  * A body that uses kept responses is parsed twice (api_request.h). Before the first parse its ids
- * are only collected here, each once, so that the database's thread can be asked; wrong fields are
- * the second parse's to refuse. An item that is kept must have an id: one that lacks it gets random
- * hex and its place in the list.
+ * are only collected here, each once, so that the database's thread can read the responses; the
+ * second parse refuses wrong fields. An item that is kept must have an id: one that lacks it gets
+ * random hex and its place in the list.
  */
 #include "server/api/kept_input.h"
 
@@ -24,7 +24,8 @@ _Static_assert(RESPONSE_MAX_ID == PARAMS_MAX_RESPONSE_ID, "an id that is taken c
 
 /* ---- the ids that a body names ---- */
 
-/* Is the id in the wish already? `known` has the place of each id in wish->items, plus one. */
+/* True: the id is in the wish already. `known` has the offset of each id in wish->items, plus
+ * one. */
 static bool is_known_item(const struct hash_index *known, const struct response_wish *wish,
                           const char *id)
 {

@@ -13,7 +13,7 @@
 struct kept_items;
 
 /* Collect the kept responses and items that an unchecked body names. 0, or ERR_* with *e filled;
- * wish->items is the caller's to release. */
+ * the caller releases wish->items. */
 int kept_input_wish(const cJSON *body, struct response_wish *wish, struct api_error *e);
 
 /* Append the items of a checked body as a list, each with an id; a reference is replaced by its

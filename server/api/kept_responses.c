@@ -1,9 +1,9 @@
 /* server/api/kept_responses.c - see kept_responses.h.
  *
  * Each call becomes a job of the response keeper: on_kept_work() fills the answer on the database's
- * thread, on_kept_done() sends it from the loop. A client that leaves only takes its call away, and
- * the job runs to its end. Before a response is deleted or cancelled in the database, the keeper
- * cancels the completion that may still compute it.
+ * thread, on_kept_done() sends it from the loop. If the client disconnects, the job's call becomes
+ * NULL and the job runs to its end. Before a response is deleted or cancelled in the database, the
+ * keeper cancels the completion that may still compute it.
  */
 #include "server/api/kept_responses.h"
 
@@ -27,7 +27,7 @@
 struct asker {
     struct worker_job job;
     struct response_store *store;
-    struct http_call *call; /* NULL: its client has gone */
+    struct http_call *call; /* NULL: its client has disconnected */
     enum kept_responses_page page;
     bool deletes;
     char id[RESPONSE_MAX_ID + 1], owner[WEIGHTS_MAX_NAME + 2], after[RESPONSE_MAX_ID + 1];

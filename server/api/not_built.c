@@ -1,7 +1,7 @@
 /* server/api/not_built.c - see not_built.h.
  *
- * A table of paths that other servers' APIs have and this one does not, each with what there is
- * instead. It is only searched for a path that no route takes, so it costs other calls nothing.
+ * A table of paths that other servers' APIs have and this one does not, each with the alternative.
+ * It is only searched for a path that no route takes, so other calls take no time for it.
  */
 #include "server/api/not_built.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Paths as OpenAI, Anthropic, Cohere, vLLM and llama-server have them; one that ends with a slash
- * stands for all below it, too. */
+ * also covers all paths below it. */
 static const struct area {
     const char *path, *why;
 } areas[] = {
@@ -43,7 +43,7 @@ static const struct area {
     {"/reset_prefix_cache", "the prefix cache evicts blocks when their memory is needed"},
 };
 
-/* "/v1/audio/" stands for "/v1/audio" too. */
+/* True: the path is covered; "/v1/audio/" covers "/v1/audio" too. */
 static bool is_within(const char *path, const char *area)
 {
     const size_t n = strlen(area);

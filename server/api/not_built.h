@@ -1,8 +1,7 @@
 /* server/api/not_built.h - answers calls on paths that no route takes.
  *
  * A client of another API may ask for a path that this server does not have. The error names the
- * path and what there is instead, in the form of that API's errors; unknown paths get this form,
- * too.
+ * path and the alternative, in the form of that API's errors; unknown paths get this form, too.
  *
  * Thread: the I/O thread.
  * Memory: none.

@@ -1,6 +1,6 @@
 /* server/api/ollama_load.c - bodies of Ollama's clients that only ask for the model to be loaded: a
  * chat without messages, a prompt without text, no texts to embed. When such a body is parsed the
- * model is loaded; keep_alive has said how long it stays (keep_alive.h). */
+ * model is loaded already; keep_alive.h has read how long it stays. */
 #include "server/api/api_request.h"
 
 #include "core/base/err.h"
@@ -22,7 +22,7 @@ static int check_model(struct api_request *p, const struct server_model *model, 
     return api_error_no_model(&p->error, name->valuestring);
 }
 
-/* Does the model leave right after this call? */
+/* True: keep_alive unloads the model right after this call. */
 static bool leaves(const struct server_model *model, const cJSON *body)
 {
     const cJSON *stay = field_find(body, "keep_alive");
@@ -30,7 +30,7 @@ static bool leaves(const struct server_model *model, const cJSON *body)
     return model->load == SERVER_LOAD_DEMAND && cJSON_IsNumber(stay) && stay->valuedouble == 0;
 }
 
-/* `member` stands in the place of an answer. */
+/* Answer without generating; `member` is written in place of the text. */
 static int load_for_ollama(struct api_request *p, const struct server_model *model,
                            const cJSON *body, const char *member)
 {

@@ -1,8 +1,8 @@
 /* server/api/rendered_prompts.c - POST /v1/completions/render and /v1/chat/completions/render; see
  * text_endpoints.h.
  *
- * Offsets are found by walking along the prompt's text with the piece of each token. Where a piece
- * does not match, normalization has changed the text before it was cut, and the answer has no
+ * Offsets are found by comparing the prompt's text with the piece of each token in turn. Where a
+ * piece does not match, normalization has changed the text before it was cut, and the answer has no
  * offsets.
  */
 #include "server/api/text_endpoints.h"
@@ -19,7 +19,7 @@
 
 struct walk {
     const char *text;
-    size_t n, at;     /* bytes; the tokens so far end at `at` */
+    size_t n, at;     /* bytes of the text; the tokens so far end at byte `at` */
     uint64_t n_chars; /* characters that begin before `at` */
 };
 
@@ -28,8 +28,8 @@ static bool begins_char(char c)
     return ((unsigned char)c & 0xC0) != 0x80;
 }
 
-/* A token that begins within a character also covers it: that character is at the end of the token
- * before and at the beginning of this one, as in Hugging Face's tokenizers. */
+/* A token that begins within a character also covers it: that character then belongs to the token
+ * before and to this one, as in Hugging Face's tokenizers. */
 static void pass(struct walk *w, size_t n, struct buf *out)
 {
     const bool is_within = w->at < w->n && !begins_char(w->text[w->at]) && n > 0;
@@ -45,9 +45,9 @@ static bool rendered_fits(const struct walk *w, const char *piece, size_t n)
     return w->n - w->at >= n && memcmp(w->text + w->at, piece, n) == 0;
 }
 
-/* Append a token's place. false: the text was changed before it was cut into tokens, so the place
- * is unknown. A space that SentencePiece puts before a text is not part of it, and added tokens
- * have no place. */
+/* Append a token's offsets. False: they are unknown, because normalization has changed the text. A
+ * space that SentencePiece adds before a text is not part of it, and special tokens that were added
+ * have no offsets. */
 static bool add_offset(struct walk *w, const struct tokenizer *t, int32_t id, bool is_added,
                        struct buf *out)
 {
@@ -189,7 +189,7 @@ static int render_chat(struct api_request *p, const struct server_model *model, 
     return 0;
 }
 
-/* A token's number and its place in the text, for the memory that is counted beforehand. */
+/* Bytes of a token's id and offsets in the answer, for the memory that is counted before. */
 #define ANSWER_BYTES 32
 
 const struct wire_format wire_render = {.form = PARAMS_TEXT,

@@ -1,9 +1,9 @@
 /* server/api/request_memory.c - see request_memory.h.
  *
  * `used` is the sum of all shares and of what HTTP counts. It changes on the I/O thread alone, so
- * there is no lock. A request's share is set from the scan of its body before the parse, and again
- * from its prompts, requests and answer after it. The constants below are sizes per value or token,
- * rounded up.
+ * there is no lock. A request's share is set from the scan of its body before parsing, and
+ * afterwards from its prompts, requests and answer. The constants below are sizes per value or
+ * token, rounded up.
  */
 #include "server/api/chat/call_tools.h"
 #include "server/api/request_memory.h"
@@ -15,7 +15,7 @@
 #include "server/api/response/response_writer.h"
 #include "server/http/error.h"
 
-/* Bytes of a cJSON value and of one of its strings, each with what the allocator adds. */
+/* Bytes of a cJSON value and of one of its strings, each with the allocator's overhead. */
 #define JSON_VALUE_BYTES 80
 #define JSON_STRING_BYTES 24
 /* An alternative of a token in an answer, as chats write it: {"token":"…","logprob":…,"bytes":…} */
@@ -62,7 +62,7 @@ bool request_memory_count(struct request_memory *m, int64_t bytes, bool may_refu
 {
     if (may_refuse && bytes > 0 && m->used + (uint64_t)bytes > m->max)
         return false;
-    m->used += (uint64_t)bytes; /* modulo 2^64, so a negative number subtracts */
+    m->used += (uint64_t)bytes; /* modulo 2^64: a negative number is subtracted */
     return true;
 }
 
@@ -88,8 +88,8 @@ static uint64_t of_logprobs(uint64_t n_tokens, uint32_t n_top)
     return n_tokens * (n_top + 1) * LOGPROB_BYTES;
 }
 
-/* A stream sends its log-probabilities as they come; those of a prompt are kept once, and stand in
- * the answer once for each choice. */
+/* Bytes of the answer. A stream sends log-probabilities immediately; those of a prompt are kept
+ * once, and are written once for each choice. */
 static uint64_t of_answer(const struct params *p, const struct request *r)
 {
     const uint32_t n_top = r->sampling.n_top > 0 ? (uint32_t)r->sampling.n_top : 0;
@@ -133,8 +133,8 @@ uint64_t request_memory_of_parsed(const struct api_request *p)
                      params->n_allowed * sizeof(*params->allowed) + params->prediction.cap +
                      p->prediction.cap * sizeof(*p->prediction.ids);
 
-    bytes += 3 * (uint64_t)p->input.cap; /* the input of a kept response, and what is written of
-                                          * it */
+    bytes += 3 * (uint64_t)p->input.cap; /* the input of a kept response, and its copies for the
+                                          * file */
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
         const struct prompt *prompt = &p->prompts[i];
 

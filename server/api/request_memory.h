@@ -1,14 +1,11 @@
-/* server/api/request_memory.h - one budget for what requests hold outside the KV cache.
- *
- * Bodies and their JSON, prompts, tokens, penalty counts, constraint states, answers that are being
- * gathered and those that their readers have not taken: each request has a share, which is set
- * before the memory is taken. A request that does not fit beside the others is refused with 429,
- * one that would never fit with 413. A share may also grow without asking, when work has begun that
- * cannot be refused any more (the text of an answer): then new requests are refused until there is
- * room.
- *
- * The sizes are estimates from above of what is touched, not of what is reserved: pages of a
- * request's arrays cost nothing before tokens come.
+/* server/api/request_memory.h - one budget for the memory of requests outside the KV cache: bodies
+ * and their JSON, prompts, tokens, penalty counts, constraint states, and answers that are
+ * unfinished or unread. Each request has a share, which is set before the memory is taken. A
+ * request that does not fit beside the others is refused with 429, one that would never fit with
+ * 413. A share may also grow without a check, for a request that has begun and cannot be refused
+ * any more (the text of an answer): then new requests are refused until there is room. The sizes
+ * are upper estimates of the memory that is touched, not reserved: pages of a request's arrays take
+ * none before tokens come.
  *
  * Thread: the I/O thread's.
  * Memory: none.
@@ -36,8 +33,8 @@ struct memory_share { /* zero holds nothing */
     uint64_t bytes;
 };
 
-/* Set the share to `bytes` of `m`. If that is more than before and does not fit, it stays as it was
- * and *e is a 429 or 413: ERR_AGAIN, ERR_LIMIT. */
+/* Set the share to `bytes` of `m`. If that is more than before and does not fit, the share does not
+ * change, and *e is a 429 (ERR_AGAIN) or 413 (ERR_LIMIT). */
 int request_memory_set(struct request_memory *m, struct memory_share *s, uint64_t bytes,
                        struct api_error *e);
 /* Grow the share by `bytes`, whether there is room or not; a share that was never set stays
@@ -45,8 +42,8 @@ int request_memory_set(struct request_memory *m, struct memory_share *s, uint64_
 void request_memory_grow(struct memory_share *s, uint64_t bytes);
 void request_memory_release(struct memory_share *s);
 
-/* Count bytes that HTTP holds for calls; a negative number means fewer. With may_refuse, false and
- * nothing counted if there is no room. */
+/* Count bytes that HTTP holds for calls; a negative number means fewer. False, only with
+ * may_refuse: there is no room, and nothing was counted. */
 bool request_memory_count(struct request_memory *m, int64_t bytes, bool may_refuse);
 
 /* Bytes that a body takes while it is parsed: itself, its values, its strings. */
@@ -54,9 +51,9 @@ uint64_t request_memory_of_body(const struct body_scan *scan);
 /* Bytes that a parsed request takes until its answer is complete, without the text that is
  * generated. */
 uint64_t request_memory_of_parsed(const struct api_request *p);
-/* Bytes of a prompt's vectors as text of an answer; 0: it has none. */
+/* Bytes of a prompt's vectors as text in an answer; 0: it has none. */
 uint64_t request_memory_of_vectors(const struct params *p, const struct prompt *prompt);
-/* Bytes that a choice has gathered and not sent. */
+/* Bytes of a choice's output that were not sent yet. */
 uint64_t request_memory_of_choice(const struct choice *c);
 
 #endif

@@ -1,5 +1,4 @@
-/* server/api/server_options.h - the settings that the server gets at its start, and those of each
- * model it serves.
+/* server/api/server_options.h - the server's settings, and those of each model that it serves.
  *
  * Thread: written before the I/O thread runs; members of a model that are known only when it is
  *         loaded are written by server_set_model() on the I/O thread.
@@ -16,7 +15,7 @@
 #include "server/process/handover.h"
 #include "server/storage/slot_folder.h"
 
-/* Dry runs that may be on their way to the engine beside the requests. */
+/* Most dry runs that may be outstanding in addition to the requests. */
 #define SERVER_DRY_RUNS 128
 #define SERVER_MAX_MODELS 128
 
@@ -40,16 +39,16 @@ enum server_load_when { /* in the order of the setting's words */
 
 struct server_model { /* a served model; what it points to is borrowed */
     /* Known from the start. */
-    const char *id;         /* name on the wire, which no other model has */
+    const char *id;         /* name in the API, which no other model has */
     const char *aliases;    /* further names and patterns (core/base/name_list.h) */
     uint32_t share;         /* share of the machine's time while other models have work */
-    uint32_t max_sequences; /* this and the next as given to the scheduler */
+    uint32_t max_sequences; /* this and the next member: as in sched_options */
     uint32_t max_batch_tokens;
-    uint32_t max_outstanding; /* requests; the queue has room for SERVER_DRY_RUNS more */
+    uint32_t max_outstanding; /* most requests; the queue has room for SERVER_DRY_RUNS more */
     uint32_t request_timeout_s;
     bool makes_drafts;        /* speculative decoding, for requests that allow it */
     bool shifts_context;      /* a text continues beyond its context, and loses older tokens */
-    uint32_t max_queue_ms;    /* for requests that do not set it; 0 = no limit */
+    uint32_t max_queue_ms;    /* default of requests; 0 = no limit */
     const char *journal_path; /* or NULL */
     struct journal *journal;  /* or NULL */
     struct kv_event_publisher *kv_events; /* or NULL */
@@ -60,13 +59,14 @@ struct server_model { /* a served model; what it points to is borrowed */
     const char *adapter_list; /* adapters of the settings, NAME=PATH with commas between */
     int64_t created;          /* Unix seconds */
     /* The state at this moment, for pages about models: model_set_tell(). */
-    const char *state;   /* llama-server's word for it; NULL: not filled in */
-    const char *failure; /* why it could not be loaded; NULL: it did not fail */
-    int64_t leaves_at;   /* Unix seconds, if no request comes; 0: never */
+    const char *state;   /* the state in llama-server's words; NULL: not filled in */
+    const char *failure; /* reason for which it could not be loaded; NULL: it did not fail */
+    int64_t leaves_at;   /* Unix seconds at which it is unloaded if no request comes; 0: never */
     /* Known once it is loaded. Before, numbers are zero and texts ""; after an unload numbers and
      * texts are as they were, and pointers to structs are NULL. */
     const char *arch, *ftype;
-    uint64_t load_us, bytes; /* time and memory that its load took; bytes 0: not estimated */
+    uint64_t load_us, bytes; /* duration of its load, and memory that it takes; bytes 0: not
+                              * estimated */
     uint32_t n_vocab, n_ctx_train, n_embd;
     uint32_t max_context;    /* longest prompt + completion that can be served */
     uint32_t max_kv_tokens;  /* tokens that fit into the whole KV cache */
@@ -80,9 +80,9 @@ struct server_model { /* a served model; what it points to is borrowed */
     enum pooling pooling;    /* pooling of embeddings */
     bool keeps_tokens;       /* each token has a vector, unless a body asks for another pooling */
     uint32_t n_labels;       /* labels of its classifier; 0: it has none */
-    char *const *labels;     /* their names; NULL: they have none */
-    bool is_cross;           /* it reads two texts in one prompt; label yes_label says whether they
-                              * fit */
+    char *const *labels;     /* names of the labels; NULL: they have none */
+    bool is_cross;           /* a cross-encoder, which reads two texts in one prompt; the output
+                              * yes_label is their relevance */
     uint32_t yes_label;
     bool is_encoder;         /* the model only makes embeddings */
     uint32_t prefill_chunk;  /* the scheduler's for this model */
@@ -101,22 +101,24 @@ struct server_model { /* a served model; what it points to is borrowed */
     uint32_t threads;        /* threads that compute its steps */
 };
 
-/* Work that must be done before there is an engine, while the port is open already. */
+/* Work that must be done before there is an engine, while the server already listens. */
 struct server_load {
-    void (*work)(void *ud);     /* on a thread of the loop's pool; NULL = nothing, and
-                                 * server_attach() comes before server_run() */
-    void (*done)(void *ud);     /* afterwards, on the loop's thread: calls server_set_model() and
-                                 * server_attach() for each model, or server_fail() */
-    uint32_t (*permille)(void *ud); /* progress of the work; on the loop's thread */
+    void (*work)(void *ud);     /* called on a thread of the loop's pool; NULL = no work, and
+                                 * server_attach() is called before server_run() */
+    void (*done)(void *ud);     /* called afterwards on the loop's thread: calls server_set_model()
+                                 * and server_attach() for each model, or server_fail() */
+    uint32_t (*permille)(void *ud); /* returns the progress of the work; called on the loop's
+                                     * thread */
     void *ud;
 };
 
 struct server_batch_progress {
-    uint32_t n_lines, n_done; /* in all, and those with an answer in the file */
+    uint32_t n_lines, n_done; /* all lines, and those with an answer in the file */
     uint64_t n_tokens;        /* tokens that this process has generated */
 };
 
-struct server_batch { /* a batch of two files; when it is over the server ends */
+struct server_batch { /* a batch of `quire batch`: an input and an output file; when it has ended
+                       * the server ends */
     const char *input, *output;
     uint64_t seed; /* for the answers' ids, and for lines without a seed */
     /* Called on the loop's thread whenever answers have been written. */
@@ -128,18 +130,19 @@ struct server_batch { /* a batch of two files; when it is over the server ends *
 
 struct server_look { /* the result of a look at a model's files */
     uint64_t files; /* changes when the files do */
-    uint64_t bytes; /* memory that the model takes; 0: nobody asked */
+    uint64_t bytes; /* memory that the model takes; 0: not computed */
 };
 
-/* Functions that load and unload models while others are served. Model i is touched by one call at
- * a time. */
+/* Functions that load and unload models while others are served. For each model i only one call
+ * runs at a time. */
 struct server_loader {
     /* On a thread of a pool. 0, or a negative ERR_* with a sentence; out->files is filled then too.
-     * If it equals `files`, nothing more is found out. */
+     * If it equals `files`, the files have not changed, and nothing else is filled in. */
     int (*look)(void *ud, uint32_t i, uint64_t files, struct server_look *out, char *err,
                 size_t err_len);
     int (*load)(void *ud, uint32_t i, char *err, size_t err_len);
-    void (*unload)(void *ud, uint32_t i); /* the I/O thread does not use the model any more */
+    void (*unload)(void *ud, uint32_t i); /* called when the I/O thread does not use the model any
+                                           * more */
     /* On the I/O thread, after a load: calls server_set_model() and server_attach(). */
     void (*loaded)(void *ud, uint32_t i);
     /* On the I/O thread, when no thread uses the model any more: new settings come into force.
@@ -151,7 +154,7 @@ struct server_loader {
 
 /* Functions that read the settings again on SIGHUP. */
 struct server_reload {
-    /* On the I/O thread, before each read: copy what reading has to know, since the settings in
+    /* Called on the I/O thread before each read: copy what reading needs, because the settings in
      * force may change meanwhile. ERR_NOMEM. */
     int (*begin)(void *ud);
     /* On a thread of a pool, one at a time. ERR_*: all settings stay as they are, for the reason in
@@ -184,12 +187,12 @@ struct server_options {
     const char *objectives;      /* checked; NULL or "" = none */
     const char *tenant_weights; /* checked */
     uint32_t max_tenants, tenant_limit;
-    uint64_t salt_seed; /* the same for servers that share a block store; 0: server_create() fills
+    uint64_t salt_seed; /* equal in all servers that share a block store; 0: server_create() fills
                          * it in */
     const struct server_model *models; /* [n_models], copied; the first is the default */
     uint32_t n_models;                 /* 1 to SERVER_MAX_MODELS */
     uint32_t stream_keep_ms; /* 0 = no streams are kept */
-    bool resumable_streams;  /* also those of requests that do not say so */
+    bool resumable_streams;  /* also streams of requests that do not ask for it */
     uint64_t stream_max_bytes, stream_memory;
     uint32_t stream_ping_ms; /* 0 = never */
     uint32_t drain_ms;       /* 0 = as long as answers take */
@@ -212,7 +215,7 @@ struct server_options {
     struct server_load load;
     struct server_loader loader;
     struct server_reload reload; /* read NULL: settings are not read again */
-    uint64_t memory_limit; /* for all models together; 0: there is none */
+    uint64_t memory_limit; /* bytes for all models together; 0: no limit */
     uint64_t process_bytes; /* memory of the process without any model */
 };
 

@@ -1,9 +1,9 @@
 /* server/api/slot_call.c - see slot_call.h.
  *
- * A save asks the engine how many blocks there are, makes the file, and then takes turns: the
- * engine copies a piece out, a thread writes it. A restore opens the file, and a thread reads a
- * piece, the engine copies it in. Each turn ends in on_copied() or after_slot_work(), which choose
- * the next; an error or a client that has gone ends the action there.
+ * A save asks the engine how many blocks of the text are cached, makes the file, and then
+ * alternates: the engine copies a piece out, a thread writes it. A restore opens the file; a thread
+ * reads a piece, and the engine copies it in. Each turn ends in on_copied() or after_slot_work(),
+ * which choose the next one; an error or a disconnect ends the action there.
  */
 #include "server/api/slot_call.h"
 
@@ -31,7 +31,7 @@ enum slot_action { SLOT_SAVE = 0, SLOT_RESTORE, SLOT_ERASE };
 struct slot_job {
     struct engine_caller client;
     struct engine_client *engine;
-    struct http_call *call; /* NULL: its client has gone */
+    struct http_call *call; /* NULL: its client has disconnected */
     uv_work_t work;
     void (*do_work)(struct slot_job *j); /* on a thread; sets error */
     enum slot_action action;
@@ -42,8 +42,8 @@ struct slot_job {
     uint32_t n_ids;
     struct slot_file *file;
     struct slot_file_owner owner;
-    uint32_t n_blocks, at; /* all blocks; those that have been moved */
-    bool is_asked;         /* the engine has told a save n_blocks */
+    uint32_t n_blocks, at; /* number of all blocks, and of those that were moved */
+    bool is_asked;         /* the engine has counted the n_blocks of a save */
     uint32_t n_piece;      /* most blocks of a piece */
     struct prefix_copy copy;
     uint64_t begin_us;
@@ -246,7 +246,8 @@ static void on_copied_out(struct slot_job *j)
     }
 }
 
-/* If the cache has no room for more blocks, those that are there are what was restored. */
+/* Called when a piece was copied in. If the cache has no room for more blocks, the restore ends
+ * with those that it has. */
 static void on_copied_in(struct slot_job *j)
 {
     j->at = j->copy.n_there;
@@ -360,7 +361,7 @@ static uint64_t owner_of(const char *tenant)
     return tenant[0] != '\0' ? XXH3_64bits(tenant, strlen(tenant)) : 0;
 }
 
-/* Read from the engine whose keys and values these are, and how large a block is. */
+/* Read from the engine the id of the keys and values, and the size of a block. */
 static int read_engine(struct slot_job *j)
 {
     const struct server_model *m = j->engine->model;

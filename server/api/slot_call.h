@@ -1,12 +1,12 @@
 /* server/api/slot_call.h - llama-server's actions on slots: POST /slots/{id}?action=save, restore
  * or erase.
  *
- * Save writes what the prefix cache has of a slot's text (slot_table.h) to a file, whole blocks
- * from the beginning on; restore enters a file's blocks into the cache, as many as there is room
- * for, and requests that begin with the same tokens compute the rest alone. The engine copies a
- * piece between two steps (scheduler/prefix_copy.h), a thread of libuv's pool moves it to or from
- * the disk, piece after piece; neither waits for the other. Erase forgets the text; its blocks stay
- * cached until others need the room.
+ * Save writes the cached blocks of a slot's text (slot_table.h) to a file, whole blocks from the
+ * beginning on; restore enters a file's blocks into the cache, as many as there is room for, and
+ * requests that begin with the same tokens compute only the rest. The engine copies a piece between
+ * two steps (scheduler/prefix_copy.h), a thread of libuv's pool moves it to or from the disk, piece
+ * after piece; neither waits for the other. Erase forgets the text; its blocks stay cached until
+ * they are evicted.
  *
  * One action at a time for each model; a second one is a 503 with Retry-After.
  *
@@ -33,17 +33,17 @@ struct slots { /* the slots of a model; zero is off */
     bool is_busy;
 };
 
-/* folder NULL or "": off, every action is a 501. */
+/* Set up the slots of a model. folder NULL or "": slots are off, and every action is a 501. */
 void slots_init(struct slots *s, const char *folder);
 void slots_release(struct slots *s);
 
-/* Are the texts of slots remembered? */
+/* True: the texts of slots are kept. */
 static inline bool slots_are_on(const struct slots *s)
 {
     return s != NULL && s->folder != NULL;
 }
 
-/* The route's handler; the model's slots are the engine client's. */
+/* Handle a call of the route; the slots are those of `engine`. */
 void slot_call_start(struct engine_client *engine, struct http_call *call);
 
 #endif

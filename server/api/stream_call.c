@@ -1,8 +1,8 @@
 /* server/api/stream_call.c - see stream_call.h.
  *
  * A stream is found under its owner (the caller's tenant) by its id, or by llama-server's
- * conversation id; kept_stream.c then writes to the call whatever is kept and whatever comes. The
- * APIs differ in how a client names the place to continue from: a frame's number, or a number of
+ * conversation id; kept_stream.c then writes the kept frames and all further ones to the call. The
+ * APIs differ in how a client names the position to continue from: a frame's number, or a number of
  * bytes. A stream that an earlier process had begun is a 503 with Retry-After until it is restored.
  */
 #include "server/api/stream_call.h"
@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_LOOK_UPS 1000 /* conversations in one question */
+#define MAX_LOOK_UPS 1000 /* most conversations in one look-up */
 
 struct owner {
     char name[STREAM_MAX_OWNER + 2];
@@ -35,7 +35,7 @@ static struct owner owner_of(const struct http_call *call, const struct server_o
     return o;
 }
 
-/* Digits only, and few enough for an int64_t. */
+/* Read a number of digits only that fits into an int64_t. */
 static bool read_number(const char *text, int64_t *out)
 {
     const size_t n = strlen(text);
@@ -57,7 +57,7 @@ static int not_found(const struct server_options *server, struct api_error *e)
                          server->stream_keep_ms);
 }
 
-/* Answer that the stream runs soon, or can be read soon: the client comes again. */
+/* Answer that the stream can be read soon: a 503 with Retry-After. */
 static void send_restoring(struct http_call *call)
 {
     struct api_error e;
@@ -71,7 +71,7 @@ static void send_restoring(struct http_call *call)
 
 /* ---- this server's endpoints, and that of OpenAI's Responses ---- */
 
-/* Read the number of the frame behind which to continue; -1: from the beginning. `name` is the
+/* Read the number of the frame after which to continue; -1: from the beginning. `name` is the
  * query's member. */
 static int read_after(const struct http_call *call, const char *name, int64_t *after,
                       struct api_error *e)
@@ -94,8 +94,9 @@ static int no_stream_of_response(struct api_error *e)
                          "or are no longer kept (resumable, stream_keep_ms)");
 }
 
-/* A 204 tells an EventSource that has all of a stream not to ask again, which it would after an
- * empty stream. OpenAI's clients expect a stream in any case. */
+/* Send the frames after the one that the query names. If there are none and the stream has ended,
+ * answer 204, after which an EventSource does not reconnect, as it would after an empty stream;
+ * OpenAI's clients expect a stream even then. */
 static int read_behind(struct kept_stream *k, struct http_call *call, const char *query,
                        int64_t after, struct api_error *e)
 {
@@ -160,7 +161,7 @@ bool stream_call_is_restoring(const struct request_restorer *restorer,
     return true;
 }
 
-/* Is the stream not there yet, but expected from an earlier process? */
+/* True: the stream does not exist yet, but will be restored from an earlier process. */
 static bool is_restoring(struct stream_store *streams, const struct request_restorer *restorer,
                          const struct server_options *server, const struct http_call *call)
 {

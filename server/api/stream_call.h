@@ -1,5 +1,5 @@
-/* server/api/stream_call.h - endpoints that continue to read a kept stream, or end it, in a form of
- * this server's own, in llama-server's and in that of OpenAI's Responses.
+/* server/api/stream_call.h - endpoints that continue to read a kept stream, or end it, in this
+ * server's form, in llama-server's and in that of OpenAI's Responses.
  *
  * Thread: the loop's.
  * Memory: none beside the stream's own.
@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* Bytes of a look-up with as many conversations as it may have. */
+/* Most bytes of the body of a look-up. */
 #define STREAM_CALL_MAX_BODY ((size_t)256 << 10)
 
 struct body_jobs;
@@ -18,8 +18,8 @@ struct request_restorer;
 struct server_options;
 struct stream_store;
 
-/* GET and DELETE /v1/streams/ID. `streams` is NULL if none are kept, `restorer` if there was no
- * earlier process; a stream that is still being restored is a 503. */
+/* GET and DELETE /v1/streams/ID. streams NULL: none are kept; restorer NULL: there was no earlier
+ * process. A stream that is still being restored is a 503. */
 void stream_call_one(struct stream_store *streams, const struct request_restorer *restorer,
                      const struct server_options *server, struct http_call *call);
 /* GET and DELETE /v1/stream?conv_id=…, and POST /v1/streams/lookup, as in llama-server. */
@@ -32,7 +32,8 @@ void stream_call_look_up(struct stream_store *streams, const struct server_optio
 void stream_call_response(struct stream_store *streams, const struct request_restorer *restorer,
                           const struct server_options *server,
                           struct http_call *call);
-/* true: the response that the path names is still being restored, and the call was answered so. */
+/* True: the response that the path names is still being restored, and the call was answered with a
+ * 503. */
 bool stream_call_is_restoring(const struct request_restorer *restorer,
                               const struct server_options *server, struct http_call *call);
 

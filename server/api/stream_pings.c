@@ -2,7 +2,7 @@
  *
  * One timer serves all streams. The list is in the order of their silence, so its first entry alone
  * decides when the timer fires, and a stream that sends something moves to the end. The timer is
- * not moved then: it fires too early, finds no stream that was silent for long enough, and is set
+ * not changed then: it fires too early, finds no stream that was silent for long enough, and is set
  * again.
  */
 #include "server/api/stream_pings.h"

@@ -1,5 +1,5 @@
-/* server/api/stream_pings.h - sends comments in streams that have been silent for long, in the
- * queue or behind a long prompt, so that proxies and clients do not take the connection for dead.
+/* server/api/stream_pings.h - sends comments in streams that have been silent for long, while they
+ * wait in the queue or for a long prompt, so that proxies and clients do not close the connection.
  *
  * Thread: the loop's.
  * Memory: none; an entry is its stream's.
@@ -15,7 +15,8 @@
 
 struct stream_pings {
     uv_timer_t timer; /* runs while there are entries */
-    struct list all;  /* struct stream_ping, silent for the longest first */
+    struct list all;  /* list of struct stream_ping; the one that has been silent for longest is
+                       * first */
     uint32_t every_ms;
 };
 
@@ -25,12 +26,12 @@ struct stream_ping { /* `ping` is called after every_ms of silence */
     void (*ping)(struct stream_ping *p);
 };
 
-/* every_ms 0: no pings. The loop must run once more after the stop. */
+/* Set up the pings; every_ms 0: no pings. After stream_pings_stop() the loop must run once more. */
 void stream_pings_init(struct stream_pings *s, uv_loop_t *loop, uint32_t every_ms);
 void stream_pings_stop(struct stream_pings *s);
 
-/* The stream has sent something now; the first call adds it. */
+/* Called when the stream has sent something; the first call adds it to the list. */
 void stream_pings_note(struct stream_pings *s, struct stream_ping *p);
-void stream_pings_remove(struct stream_ping *p); /* also one that was never added */
+void stream_pings_remove(struct stream_ping *p); /* p may be one that was never added */
 
 #endif

@@ -83,9 +83,8 @@ static void add_count(struct buf *out, const struct token_list *list,
     buf_printf(out, "\"count\":%zu,\"max_model_len\":%u,", list->n, model->max_context);
 }
 
-/* Tokenize with more steps for a longer text: bodies may be as large as the operator allows, and
- * take some 5 steps a byte at most. The normalizer decides how many tokens a byte becomes; each of
- * them is a step. */
+/* Tokenize with more steps for a longer text: bodies may be as large as max_body, and take at most
+ * some 5 steps a byte. A normalizer may make several tokens of a byte; each is a step. */
 static int encode_text(struct api_request *p, const struct tokenizer *t, const char *name,
                        const char *text, unsigned flags, struct token_list *list)
 {
@@ -159,7 +158,8 @@ static const struct wire_format *pick(const cJSON *body)
     return field_find(body, "messages") != NULL ? &chat : &text;
 }
 
-/* Each byte of the body may become a token in a list, and a number in the answer. */
+/* Bytes of the answer: each byte of the body may become a token in a list, and a number in the
+ * answer. */
 const struct wire_format wire_tokenize = {.pick = pick, .answer = encode, .answer_bytes = 12};
 
 /* ---- /detokenize ---- */

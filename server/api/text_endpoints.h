@@ -10,13 +10,13 @@
  *   prompts, in vLLM's shape, for routers that look for cached ones: [{"token_ids":[…],
  *   "sampling_params":{…}},…], and one such object of a chat; with return_token_offsets
  *   "token_offsets", for each token the characters of the text that it stands for, or null where
- *   the text was changed before it was cut (rendered_prompts.c). What the completion would be
- *   refused for is refused.
+ *   the text was changed before it was cut (rendered_prompts.c). A body that a completion would
+ *   refuse is refused.
  * POST /v1/messages/count_tokens: a body of Anthropic's -> {"input_tokens":…}.
  * POST /v1/responses/input_tokens, /v1/chat/completions/input_tokens: the same of OpenAI's bodies
  *      -> {"object":"response.input_tokens","input_tokens":…}.
  *
- * Chats are read and checked as those of a completion. The thread that parses a body
+ * Chats are parsed and checked as those of a completion. The thread that parses a body
  * (completion_parse.c) writes its answer too.
  *
  * Thread: the loop's.

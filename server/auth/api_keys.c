@@ -2,8 +2,8 @@
  *
  * Keys are in two hash indices, by the first bytes of the secret's hash and by name. A reload
  * builds a complete new table on another thread (keys_read()), and adopt() then puts the surviving
- * struct keys into it on the I/O thread: nothing in that step can fail, since each index has the
- * place already. Counts of references keep a removed key alive for its requests.
+ * struct keys into it on the I/O thread: this step cannot fail, because each index has its entries
+ * already. Reference counts keep a removed key alive for its requests.
  */
 #include "server/auth/api_keys.h"
 
@@ -23,7 +23,7 @@ struct table {
 };
 
 struct keys {
-    char *path; /* never changes, since keys_read() runs on another thread */
+    char *path; /* never changes, because keys_read() uses it on another thread */
     struct table table;
 };
 
@@ -32,7 +32,7 @@ struct keys_fresh {
     struct table table;   /* a new struct key for each of them */
 };
 
-/* The hash of a random secret is itself random: any of its bytes can serve as a hash. */
+/* Return a hash for the index: the first bytes of the secret's hash, which are random. */
 static uint64_t start_of(const struct secret_hash *h)
 {
     uint64_t n;
@@ -115,8 +115,8 @@ static void change_key(struct key *key, const struct key_spec *spec, uint64_t no
     key->month.limit = spec->tokens_per_month;
 }
 
-/* Build a table of new keys only; adopt() replaces those that existed before. A key's times begin
- * when it comes into force. */
+/* Build a table of new keys only; adopt() replaces those that existed before. The limits of a key
+ * begin when it comes into force. */
 static int build_keys(struct table *t, const struct key_list *list)
 {
     int rc = 0;
@@ -135,7 +135,7 @@ static int build_keys(struct table *t, const struct key_list *list)
     return rc;
 }
 
-/* Put existing keys in the place of their new versions, by name; nothing can fail here. */
+/* Replace new keys by the existing ones of the same name, which get the new limits. Cannot fail. */
 static void adopt(struct table *t, const struct table *old, uint64_t now_us)
 {
     for (uint32_t i = 0; i < t->n; i++) {
@@ -153,7 +153,7 @@ static void adopt(struct table *t, const struct table *old, uint64_t now_us)
     }
 }
 
-/* Whether the key has lost a limit, or acts for another tenant. */
+/* True: the key has lost a limit, or belongs to another tenant. */
 static bool has_more_rights(const struct key_spec *is, const struct key_spec *was)
 {
     return (was->requests_per_minute > 0 && is->requests_per_minute == 0) ||

@@ -2,8 +2,8 @@
  *
  * auth_admit() runs once per request, when head_check.h has found the route: with keys it looks up
  * the secret and checks admin rights and the request rate; without keys it checks the tenant's
- * header. Only then does it refuse for loading, so that a probe with a bad key is not told of the
- * load. The key found becomes the call's owner.
+ * header. Only then does it refuse for loading, so that a client with a bad key gets no progress of
+ * the load. The key found becomes the call's owner.
  */
 #include "server/auth/auth.h"
 
@@ -20,8 +20,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Retry-After while loading: the rest of the load at its rate so far, or a second if that is
- * unknown. */
+/* Retry-After while loading if the progress is unknown; else the rest of the load at its rate so
+ * far. */
 #define LOADING_MS 1000u
 
 static int refuse_call(struct auth *g, struct http_call *call, const struct api_error *e,
@@ -61,7 +61,7 @@ static int refuse_loading(const struct auth *g, struct http_call *call)
 
 /* ---- keys ---- */
 
-/* The secret that the client presents, or NULL. */
+/* Return the secret that the client presents, or NULL. */
 static const char *secret_of(const struct http_call *call)
 {
     static const char scheme[] = "Bearer ";
@@ -147,7 +147,7 @@ bool auth_is_operator(const struct auth *g, const struct http_call *call)
                            : auth_tenant_header(call, g->tenant_header, &name) == NULL;
 }
 
-/* Whether the text is a tenant's name; all arrays that hold an owner have room for
+/* True: the text is a valid tenant's name; all arrays for an owner have room for
  * WEIGHTS_MAX_NAME. */
 static bool is_tenant_name(const char *name)
 {

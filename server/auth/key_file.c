@@ -1,9 +1,9 @@
 /* server/auth/key_file.c - see key_file.h.
  *
  * inih splits lines into sections and fields and reads through read_key_line(), which counts lines
- * and refuses NULs and long lines. A table maps each field to its setter and to the sentence of
- * what is allowed. The keys are checked together at the end: duplicates are found in hash indices,
- * and the first error keeps its line.
+ * and refuses NULs and long lines. A table maps each field to its setter and to a sentence about
+ * its allowed values. The keys are checked together at the end: duplicates are found in hash
+ * indices, and the first error keeps its line.
  */
 #include "server/auth/key_file.h"
 
@@ -181,8 +181,8 @@ static int refuse_line(struct reader *r, int rc)
                            rc == ERR_LIMIT ? "the line is too long" : "the line has a NUL byte");
 }
 
-/* inih reads through this: it counts lines, and notices sections, which inih reports only with
- * their first field. */
+/* Reads lines for inih: counts them, and notices sections, which inih reports only with their first
+ * field. */
 static char *read_key_line(char *line, int size, void *stream)
 {
     struct reader *r = stream;
@@ -293,7 +293,7 @@ static int set_field(struct reader *r, const char *name, const char *value)
     return refuse_key_line(r, ERR_INVAL, what);
 }
 
-/* inih's callback: 1 when the field is accepted. */
+/* Callback for inih; returns 1 when the field is accepted. */
 static int on_field(void *user, const char *section, const char *name, const char *value)
 {
     struct reader *r = user;
@@ -335,7 +335,8 @@ static int check_hash(struct reader *r, const struct key_spec *k, uintptr_t item
     struct hash_walk w = {0};
     uintptr_t at;
 
-    memcpy(&w.hash, k->hash.bytes, sizeof(w.hash)); /* as random as any hash of it */
+    memcpy(&w.hash, k->hash.bytes, sizeof(w.hash)); /* the hash is random: its first bytes are the
+                                                     * key of the index */
     while ((at = hash_index_next(&r->hashes, &w)) != 0) {
         const struct key_spec *other = key_at(r, at);
 

@@ -47,7 +47,7 @@ struct key_spec {
     uint32_t requests_per_minute, tokens_per_minute, max_concurrent; /* 0 = no limit */
     uint64_t tokens_per_day, tokens_per_month;                       /* 0 = no limit */
     bool is_admin;
-    bool has_hash, has_late_fields; /* late: there are fields after the hash */
+    bool has_hash, has_late_fields; /* has_late_fields: there are fields after the hash */
 };
 
 struct key_list { /* zero is empty */
@@ -55,16 +55,16 @@ struct key_list { /* zero is empty */
     uint32_t n;
 };
 
-/* ERR_INVAL, ERR_NOMEM or ERR_LIMIT with a sentence; the list is empty then. */
+/* Read the file. ERR_INVAL, ERR_NOMEM or ERR_LIMIT with a sentence: the list is empty. */
 int key_file_read(struct key_list *out, const char *path, char *err, size_t err_len);
 void key_list_release(struct key_list *list);
 
-/* Whether the text may name a key or a tenant: 1 to `max` visible characters other than brackets,
+/* True: the text may name a key or a tenant: 1 to `max` visible characters other than brackets,
  * quotes, semicolons and hashes. */
 bool key_file_is_name(const char *text, size_t max);
 
-/* Set one field from its text, as a line of the file would. ERR_INVAL; *allowed says what is
- * allowed. */
+/* Set a field from its text, as a line of the file does. ERR_INVAL: *allowed describes the allowed
+ * values. */
 int key_spec_set(struct key_spec *k, const char *field, const char *value, const char **allowed);
 
 #endif

@@ -10,7 +10,7 @@
 
 #define DAY_S 86400
 
-/* The first second of the month that lies `after` months after that of now_s. */
+/* Return the first second of the month that is `after` months after that of now_s. */
 static int64_t month_begin(int64_t now_s, int after)
 {
     const time_t now = (time_t)now_s;
@@ -31,7 +31,7 @@ int64_t quota_period_end(enum quota_period period, int64_t now_s)
     return period == QUOTA_DAY ? (now_s / DAY_S + 1) * DAY_S : month_begin(now_s, 1);
 }
 
-/* Tokens spent in the present period. If the clock is set back, the period that had begun
+/* Return the tokens spent in the present period. If the clock is set back, the later period
  * continues. */
 static uint64_t spent_now(const struct quota *b, int64_t now_s)
 {

@@ -1,8 +1,8 @@
 /* server/auth/rate_limit.c - see rate_limit.h.
  *
  * The level is kept in parts of a 60-millionth, so that one microsecond adds exactly per_minute
- * parts and nothing is rounded. It is computed when it is asked for, from the time since the last
- * change; there is no timer. Amounts are capped so that no product overflows.
+ * parts and nothing is rounded. It is computed on each call, from the time since the last change;
+ * there is no timer. Amounts are capped so that no product overflows.
  */
 #include "server/auth/rate_limit.h"
 

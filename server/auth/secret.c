@@ -41,7 +41,8 @@ int secret_hash(const char *text, size_t n, struct secret_hash *out)
     return gnutls_hash_fast(GNUTLS_DIG_SHA256, text, n, out->bytes) == 0 ? 0 : ERR_INTERNAL;
 }
 
-/* Compare all bytes in any case: `volatile` keeps the compiler from stopping early. */
+/* Compare all bytes, even after a difference: `volatile` prevents the compiler from stopping
+ * early. */
 bool secret_is_equal(const struct secret_hash *a, const struct secret_hash *b)
 {
     volatile uint8_t difference = 0;

@@ -1,8 +1,8 @@
 /* server/auth/secret.h - secrets of API keys: random bits, stored as hashes only.
  *
- * A key is a prefix and 256 random bits as letters. Because it cannot be guessed, one SHA-256 is
- * enough to store it: slow hashes are for passwords that people choose. Hashes are compared in a
- * time that does not depend on where they differ.
+ * A key is a prefix and 256 random bits as letters. Because it cannot be guessed, a single SHA-256
+ * suffices; slow hashes are for passwords that people choose. Hashes are compared in a time that
+ * does not depend on where they differ.
  *
  * Thread: any.
  * Memory: none.
@@ -22,10 +22,10 @@ struct secret_hash {
     uint8_t bytes[32];
 };
 
-/* Make a new key. ERR_IO when the system gives no random numbers. */
+/* Make a new key. ERR_IO: the system has no random numbers. */
 int secret_make(char text[SECRET_TEXT]);
 
-/* ERR_INTERNAL when the library fails: then no key is valid. */
+/* Hash a key's text. ERR_INTERNAL: the library has failed, and no key is valid. */
 int secret_hash(const char *text, size_t n, struct secret_hash *out);
 
 bool secret_is_equal(const struct secret_hash *a, const struct secret_hash *b);

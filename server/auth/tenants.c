@@ -18,7 +18,7 @@
 _Static_assert(WEIGHTS_MAX_VALUE <= REQUEST_MAX_WEIGHT, "a weight of the settings is one of ours");
 
 struct tenant {
-    uint64_t used; /* the call of tenants_index() that last asked for it */
+    uint64_t used; /* number of the latest call of tenants_index() for it */
     uint32_t weight, n_open;
     bool is_fixed; /* from the settings */
     char name[WEIGHTS_MAX_NAME + 1];
@@ -87,7 +87,7 @@ void tenants_destroy(struct tenants **t)
     *t = NULL;
 }
 
-/* The index to reuse for a new name: the least recently used idle one, or the last. */
+/* Return the index to reuse for a new name: the least recently used idle one, or the last. */
 static uint32_t oldest_idle(const struct tenants *t)
 {
     uint32_t best = t->opt.max - 1;

@@ -1,10 +1,10 @@
 /* server/auth/tenants.h - the tenants of requests: their names, weights, and running requests.
  *
- * The scheduler knows a tenant by an index. Index 0 belongs to requests without a name; then come
- * the names of the settings; then others as their requests arrive. When every index is in use, the
- * index of the least recently used tenant without running requests is given to the new name (never
- * one of the settings); when all have running requests, new names share the last index. What
- * tenants must never share, cached prefixes, depends on the name and not on the index.
+ * The scheduler knows a tenant by an index. Index 0 belongs to requests without a name; the names
+ * of the settings follow, and then other names as their requests arrive. When every index is in
+ * use, the index of the least recently used tenant without running requests is given to the new
+ * name (never one of the settings); when all have running requests, new names share the last index.
+ * Cached prefixes, which tenants must never share, depend on the name and not on the index.
  *
  * Thread: the loop's.
  * Memory: taken in tenants_create().
@@ -20,7 +20,8 @@
 struct tenants;
 
 struct tenants_options {
-    uint32_t max;        /* indices; at least the names in `weights` and two, or one without any */
+    uint32_t max;        /* number of indices: at least that of the names in `weights` and 2, or 1
+                          * if there are no tenants */
     uint32_t limit;      /* requests of one tenant at a time; 0 = no limit */
     const char *weights; /* checked "alice=4,bob=1", or NULL */
 };
@@ -28,25 +29,26 @@ struct tenants_options {
 int tenants_create(struct tenants **out, const struct tenants_options *options);
 void tenants_destroy(struct tenants **t);
 
-/* The index of a tenant; "" is the one without a name. */
+/* Return the index of a tenant; "": requests without a name. */
 uint32_t tenants_index(struct tenants *t, const char *name);
 
-/* Whether the tenant may have n more running requests. 0, or a negative ERR_* with *e filled. */
+/* Check that the tenant may have n more running requests. 0, or a negative ERR_* with *e filled. */
 int tenants_check(const struct tenants *t, uint32_t index, uint32_t n, struct api_error *e);
 
-/* How many more requests it may have. */
+/* Return how many more requests the tenant may have. */
 uint32_t tenants_room(const struct tenants *t, uint32_t index);
 
-/* A request of the tenant begins, and ends. */
+/* Called when a request of the tenant begins; when it ends. */
 void tenants_begin(struct tenants *t, uint32_t index);
 void tenants_end(struct tenants *t, uint32_t index);
 
 uint32_t tenants_weight(const struct tenants *t, uint32_t index);
-/* "" for index 0, "(others)" for the shared one, NULL for an index that was never used. */
+/* Return the name of an index: "" for 0, "(others)" for the shared one, NULL for one that was never
+ * used. */
 const char *tenants_name(const struct tenants *t, uint32_t index);
 
 uint32_t tenants_n(const struct tenants *t); /* indices in use, or used before */
-/* How often a name was given the shared index. */
+/* Count how often a name was given the shared index. */
 uint64_t tenants_n_shared(const struct tenants *t);
 
 #endif

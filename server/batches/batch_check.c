@@ -1,9 +1,8 @@
 /* server/batches/batch_check.c - see batch_check.h.
  *
  * One pass over the file in steps of 1 MiB, each a part of a job on the batches' thread, so that
- * other jobs get their turn in between. Each line is parsed as it will be when it runs. Duplicate
- * custom_ids are found by their 128-bit hashes: one half is the key of a hash index, the other half
- * its item.
+ * other jobs get their turn in between. Each line is parsed as when it runs. Duplicate custom_ids
+ * are found by their 128-bit hashes: one half is the key of a hash index, the other half its item.
  */
 #include "server/batches/batch_check.h"
 
@@ -75,8 +74,8 @@ static void note_bad_line(struct batch_check *c, const struct batch_line_error *
 
 /* ---- custom ids ---- */
 
-/* Add a custom_id: 1: it is new; 0: another line has it; ERR_NOMEM. Compared as written: other
- * escapes make other ids. */
+/* Add a custom_id: 1: it is new; 0: another line has it; ERR_NOMEM. Ids are compared as written:
+ * other escapes make other ids. */
 static int add_custom_id(struct batch_check *c, const struct buf *custom_id)
 {
     const XXH128_hash_t h = XXH3_128bits(custom_id->data, custom_id->len);
@@ -112,7 +111,7 @@ static int check_line(struct batch_check *c)
     return rc == ERR_NOMEM ? rc : 0;
 }
 
-/* Note the error that ends the check. */
+/* Add the error that ends the check. */
 static int end_with(struct batch_check *c, const char *code, const char *what, uint64_t most)
 {
     struct batch_line_error e = {.code = code};

@@ -1,5 +1,5 @@
-/* server/batches/batch_check.h - checks that a file is the input of a batch, every line of it,
- * before the first line is computed.
+/* server/batches/batch_check.h - checks every line of a batch's input before the first line is
+ * computed.
  *
  * Thread: any, one at a time; a step may wait for a disk.
  * Memory: 32 bytes for each line, and BATCH_CHECK_MAX_ERRORS errors.
@@ -15,7 +15,7 @@
 #define BATCH_CHECK_MAX_ERRORS 100
 
 struct batch_check_options {
-    const char *endpoint; /* of every line; NULL: any */
+    const char *endpoint; /* endpoint of every line; NULL: any */
     uint32_t max_lines;
     size_t max_line; /* bytes */
 };
@@ -30,11 +30,11 @@ struct batch_check {
     struct hash_index ids; /* of custom_ids */
 };
 
-/* The file is borrowed. */
+/* Set up the check of the file `fd`, which is borrowed. */
 void batch_check_init(struct batch_check *c, int fd, const struct batch_check_options *options);
 void batch_check_release(struct batch_check *c);
 
-/* Check some more lines. 1: there are more, 0: that was all, ERR_IO, ERR_NOMEM. */
+/* Check some more lines. 1: there are more; 0: all lines were checked; ERR_IO, ERR_NOMEM. */
 int batch_check_step(struct batch_check *c);
 
 /* Add an error about the whole file. */

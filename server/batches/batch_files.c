@@ -2,7 +2,8 @@
  *
  * Opening a batch reads the files of answers and sets a bit for each line that has one; reading the
  * input then skips those lines. An append writes at the known end of a file, syncs it and only then
- * moves the end; after a failure the files are cut back. All on the batches' thread.
+ * moves the end; after a failure the files are truncated to the old ends. All on the batches'
+ * thread.
  */
 #include "server/batches/batch_files.h"
 
@@ -20,11 +21,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The longest line of an answer: an exchange's (HTTP_MAX_REPLY), and what is around it. */
+/* The longest line of an answer: the largest reply (HTTP_MAX_REPLY), and the members around it. */
 #define MAX_ANSWER ((size_t)257 << 20)
 
 struct batch_files {
-    struct batch_files_options opt; /* its texts are not used after the opening */
+    struct batch_files_options opt; /* its texts are not used after the files are open */
     char endpoint[BATCH_LINE_MAX_URL + 1];
     int input, answers[BATCH_N_KINDS]; /* -1 = closed; errors -1: written to the output */
     struct batch_progress progress;
@@ -174,7 +175,7 @@ int batch_files_read(struct batch_files *f, struct batch_line *line, char *err, 
 
 /* ---- answers ---- */
 
-/* Returns 0 or an errno. */
+/* Append the answers to one file. Returns 0 or an errno. */
 static int append_answers(struct batch_files *f, enum batch_kind kind, const struct buf *answers)
 {
     const enum batch_kind to = f->answers[kind] < 0 ? BATCH_OUTPUT : kind;

@@ -156,8 +156,8 @@ static void add_seed(struct buf *body, uint64_t seed, uint32_t index)
 static int take_line(struct batch_line *out, const cJSON *line, const char *text, size_t n,
                      uint64_t seed, struct batch_line_error *e)
 {
-    (void)name_copy(out->url, sizeof(out->url), line_text(line, "url")); /* it fits: it is an
-                                                                          * endpoint */
+    (void)name_copy(out->url, sizeof(out->url), line_text(line, "url")); /* it fits, because it is
+                                                                          * an endpoint */
     copy_member(text, n, "custom_id", &out->custom_id);
     copy_member(text, n, "body", &out->body);
     if (out->custom_id.err == ERR_LIMIT)

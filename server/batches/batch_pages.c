@@ -2,8 +2,8 @@
  *
  * A call becomes a struct asker, a job on the batches' thread that parses, asks the store and
  * renders; its result is sent on the I/O thread. A job outlives its client: on_batch_client_gone()
- * only clears the call. After a batch was created or cancelled the runner is told, on the I/O
- * thread, and reads the batch from the store itself.
+ * only clears the call. After a batch was created or cancelled the I/O thread notifies the runner,
+ * which reads the batch from the store.
  */
 #include "server/batches/batch_pages.h"
 
@@ -40,8 +40,8 @@ struct asker {
     struct batch_page page;
     struct batch_start start;
     char endpoint[BATCH_LINE_MAX_URL + 1], input[BATCH_STORE_ID], window[8];
-    char *metadata; /* of cJSON, or NULL */
-    struct buf body; /* of a call that creates a batch */
+    char *metadata; /* allocated by cJSON, or NULL */
+    struct buf body; /* body of a call that creates a batch */
     struct buf out;
     struct api_error error;
 };
@@ -185,7 +185,7 @@ static void on_batch_page_work(struct worker_job *job)
         ask_files(a, s, &name);
 }
 
-/* Tell the runner of a batch that was created or cancelled. */
+/* Notify the runner that a batch was created or cancelled. */
 static void tell_runner(const struct asker *a)
 {
     struct batch_record *record;
@@ -198,7 +198,7 @@ static void tell_runner(const struct asker *a)
         return;
     record = mem_calloc(1, sizeof(*record));
     if (record == NULL)
-        return; /* the next process runs it */
+        return; /* no memory: the next process runs the batch */
     memcpy(record->id, a->id, sizeof(record->id));
     (void)batch_runner_add(a->pages->runner, record, BATCH_LOADING);
     mem_free(record);
@@ -318,5 +318,5 @@ void batch_pages_ask(const struct batch_pages *p, struct http_call *call,
     a->job.work = on_batch_page_work;
     a->job.done = on_batch_page_done;
     a->job.name = "batch_pages";
-    (void)worker_pool_post(p->pool, &a->job); /* it has no bound */
+    (void)worker_pool_post(p->pool, &a->job); /* cannot fail: the pool has no limit */
 }

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-/* Largest body of POST /v1/batches: the most metadata, and room to spare. */
+/* Largest body of POST /v1/batches: more than the largest metadata need. */
 #define BATCH_PAGE_MAX_BODY ((size_t)64 << 10)
 
 struct batch_runner;
@@ -19,8 +19,8 @@ struct batch_store;
 struct http_call;
 struct worker_pool;
 
-struct batch_pages { /* everything that it points to is borrowed */
-    struct batch_store *store; /* NULL: there are no batches, and every call is refused */
+struct batch_pages { /* all its pointers are borrowed */
+    struct batch_store *store; /* NULL: batches are off, and every call is refused */
     struct worker_pool *pool;  /* of one thread, the batches': jobs run in the order of posting */
     struct batch_runner *runner;
     const char *tenant_header;
@@ -39,7 +39,7 @@ enum batch_page_kind {
 void batch_pages_ask(const struct batch_pages *p, struct http_call *call,
                      enum batch_page_kind kind);
 
-/* Answer that there are no batches here. */
+/* Refuse a call, because batches are off. */
 void batch_pages_refuse(struct http_call *call);
 
 #endif

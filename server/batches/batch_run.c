@@ -19,10 +19,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bytes of lines that are ready, beyond which no more are read. */
+/* Bytes of ready lines beyond which no more are read. */
 #define MAX_READY ((size_t)4 << 20)
 #define RETRY_US 2000000u
-/* Answers of lines that are not computed any more, which are written together. */
+/* Number of answers, of lines that are not computed any more, that are written at once. */
 #define REST_AT_ONCE 256
 #define MAX_PENDING ((size_t)1 << 30)
 #define MAX_ERRORS ((size_t)64 << 10)
@@ -142,7 +142,7 @@ static const char *endpoint_of(const struct batch_run *run)
     return run->record.endpoint[0] != '\0' ? run->record.endpoint : NULL;
 }
 
-/* Open the input. 0; otherwise the batch has failed, or the job is tried again. */
+/* Open the input. 0; otherwise the batch has failed, or the job is repeated later. */
 static int open_check(struct batch_run *run)
 {
     const struct batch_check_options o = {endpoint_of(run), run->opt->max_lines,
@@ -213,7 +213,7 @@ static int open_files(struct batch_run *run, const char *input)
     return rc;
 }
 
-/* Render the answers as lines of the files; after ERR_NOMEM the rest is tried again. */
+/* Render the answers as lines of the files; after ERR_NOMEM the rest is rendered later. */
 static int render_answers(struct batch_run *run)
 {
     list_each(it, &run->handed)
@@ -240,8 +240,8 @@ static int render_answers(struct batch_run *run)
     return 0;
 }
 
-/* Write the files first, then the database, so that the database never knows more than they
- * have. */
+/* Write the files first, then the database, so that the database never counts answers that the
+ * files lack. */
 static int write_answers(struct batch_run *run, struct batch_store *s)
 {
     uint64_t bytes = 0;
@@ -312,7 +312,7 @@ static void do_run(struct batch_run *run, struct batch_store *s)
     }
 }
 
-/* Read the input from its beginning again, without the lines that have answers. */
+/* Read the input again from its beginning, except the lines that have answers. */
 static int reopen_files(struct batch_run *run)
 {
     int rc;
@@ -466,7 +466,7 @@ void batch_run_post(struct batch_run *run, uint32_t n_lines)
     if (run->has_job || run->phase == BATCH_OVER || clock_us() < run->retry_us ||
         (run->phase == BATCH_RUNNING && !wants_lines && !batch_run_has_answers(run)))
         return;
-    list_move_back(&run->handed, &run->answered); /* behind those that could not be written */
+    list_move_back(&run->handed, &run->answered); /* after those that could not be written */
     run->answered_bytes = 0;
     run->n_wanted = wants_lines ? n_lines - run->n_ready : 0;
     run->has_read_all = run->has_all;

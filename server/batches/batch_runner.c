@@ -1,7 +1,7 @@
 /* server/batches/batch_runner.c - see batch_runner.h.
  *
  * batch_runner_pump() is the whole schedule: it is called after each job, each answer and each
- * tick, moves every batch on that can move, and starts lines while room() allows more. Batches
+ * tick, does for each batch what can be done, and starts lines while room() allows more. Batches
  * share the room evenly, because the next line always comes from the one with the fewest running
  * lines. An owner has two batches with lines in memory, in the order in which they were created.
  */
@@ -17,12 +17,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Interval of the checks for what no callback reports: room that requests have left, expiry. */
+/* Interval of the checks for changes without a callback: room that requests have left, expiry. */
 #define TICK_MS 500
-/* Batches that have lines in memory: in all, and of one owner. */
+/* Most batches that have lines in memory: in all, and of one owner. */
 #define MAX_AT_ONCE 16
 #define MAX_OF_OWNER 2
-/* Batches whose input is checked at a time; calls wait for one step of each. */
+/* Most batches whose input is checked at a time, because calls wait for one step of each. */
 #define MAX_CHECKING 2
 /* Lines that are kept ready beyond those that may run. */
 #define AHEAD 8
@@ -52,7 +52,7 @@ static bool has_expired(const struct batch_run *run)
     return run->record.expires_s > 0 && (int64_t)clock_unix_s() >= run->record.expires_s;
 }
 
-/* Decide whether the batch ends now; false: it has ended. */
+/* Decide if the batch ends now, and how; free a run that is over. False: it was freed. */
 static bool settle_run(struct batch_runner *r, struct batch_run *run)
 {
     if (run->has_job || run->phase == BATCH_LOADING)
@@ -81,9 +81,9 @@ static void on_changed(struct batch_run *run)
     batch_runner_pump(batch_runner_of(run));
 }
 
-/* ---- whose turn it is ---- */
+/* ---- which line is next ---- */
 
-/* Whether the batch may have lines in memory: the first ones of each owner may. */
+/* True: the batch may have lines in memory, as the first ones of each owner may. */
 static bool is_active(const struct batch_runner *r, const struct batch_run *run, uint32_t *n)
 {
     uint32_t n_own = 0;
@@ -113,7 +113,8 @@ static bool has_line(const struct batch_run *run)
            bytes < BATCH_RUN_MAX_ANSWERS && clock_us() >= run->wait_until_us;
 }
 
-/* The batch whose next line starts: of those with a ready line the one with the fewest running. */
+/* Return the batch whose next line starts: of those with a ready line the one with the fewest
+ * running lines. */
 static struct batch_run *next_run(struct batch_runner *r)
 {
     struct batch_run *best = NULL;
@@ -163,7 +164,7 @@ static void set_tick(struct batch_runner *r)
         uv_timer_stop(&r->tick);
 }
 
-/* Lines that a batch should have ready. */
+/* Return the number of lines that a batch should have ready. */
 static uint32_t n_wanted(const struct batch_runner *r)
 {
     const uint32_t room = r->opt.room(r->opt.ud, r->n_running);
@@ -171,7 +172,7 @@ static uint32_t n_wanted(const struct batch_runner *r)
     return (room > r->n_running ? room - r->n_running : 0) + AHEAD;
 }
 
-/* While the server stops, write the answers that there are, and nothing else. */
+/* Called while the server stops: write the existing answers, and nothing else. */
 static void pump_stopping(struct batch_runner *r)
 {
     list_each(it, &r->runs)
@@ -245,7 +246,7 @@ static void find_open(struct worker_job *job)
     mem_free(record);
 }
 
-/* Whether the batch has a run, begun since the first look failed. */
+/* True: the batch has a run already, which was begun after the first search failed. */
 static bool has_run(const struct batch_runner *r, const char *id)
 {
     for (const struct list *it = r->runs.next; it != &r->runs; it = it->next)
@@ -305,8 +306,8 @@ void batch_runner_drain(struct batch_runner *r)
     set_tick(r);
 }
 
-/* Whether nothing is left to write; answers that the disk does not take are computed again by the
- * next process. */
+/* True: no answer is left to write. Answers that cannot be written are computed again by the next
+ * process. */
 bool batch_runner_is_idle(const struct batch_runner *r)
 {
     if (r == NULL)

@@ -15,10 +15,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Times that a line may run out of time (408) before that becomes its answer. */
+/* Number of timeouts (408) of a line before a timeout becomes its answer. */
 #define MAX_TRIES 3
 #define PAUSE_US 1000000u
-/* Longest pause: a key's quota may be raised meanwhile. */
+/* Longest pause in seconds; it is short because a key's quota may be raised meanwhile. */
 #define MAX_PAUSE_S 60
 
 static void take_from_running(struct batch_item *item)
@@ -85,7 +85,7 @@ static void release_key(void *key)
     key_unref(key);
 }
 
-/* Start the line; its body is kept, since it may have to start again. */
+/* Start the line; its body is kept, because it may have to start again. */
 int batch_runner_start_line(struct batch_runner *r, struct batch_item *item)
 {
     struct batch_run *run = item->run;

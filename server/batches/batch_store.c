@@ -2,8 +2,8 @@
  *
  * All SQL is in batch_sql.inc; sql_store.h runs it; rows leave as JSON made by SQLite itself. If
  * the disk is full at the start the database stays closed, and every statement answers a 503 until
- * batch_store_try_open() succeeds. batch_store_records.c has what computes batches,
- * batch_store_files.c the bytes.
+ * batch_store_try_open() succeeds. batch_store_records.c has the functions for batches,
+ * batch_store_files.c those for the files' bytes.
  */
 #include "server/batches/batch_store_impl.h"
 
@@ -176,7 +176,7 @@ static int check_folder(struct batch_store *s, const char *folder, char *err, si
     return ERR_IO;
 }
 
-/* ERR_AGAIN: the disk is full. */
+/* Open the database. ERR_AGAIN: the disk is full. */
 static int open_batches(struct batch_store *s, char *err, size_t err_len)
 {
     char path[BATCH_STORE_PATH];
@@ -279,7 +279,7 @@ int batch_store_find(struct batch_store *s, enum batch_statement which,
     return out != NULL ? batch_store_check_out(out, e) : 0;
 }
 
-/* The row number after which a page begins. */
+/* Find the row number after which a page begins. */
 static int find_place(struct batch_store *s, enum batch_statement one, const char *owner,
                       const struct batch_page *page, int64_t *place, struct api_error *e)
 {

@@ -1,19 +1,19 @@
 /* server/batches/batch_store.h - files and batches of OpenAI's API in a folder: an SQLite database
  * (batches.db), and a file for the bytes of each.
  *
- * The owner is part of the name of a file or batch: one owner does not see another's. A file of
- * answers belongs to its batch alone until the batch has ended, and is a file like others then.
- * Files are deleted when they are too old, and ended batches with them, but never a file that an
- * open batch needs. What a call reports as done is on the disk.
+ * The owner is part of the name of a file or batch, so that no owner sees another one's. Only its
+ * batch can use a file of answers until the batch has ended; then it is a file like others. Files
+ * are deleted when they are too old, and ended batches with them, but never a file that an open
+ * batch needs. Changes are on the disk before a call returns.
  *
  * From a damaged database all that can be read is saved (sqlite_file.h), and its rows and the
  * folder are made to agree: a file that a batch names and whose bytes exist gets a row again, a row
- * whose bytes are gone is deleted. Bytes without a row stay where they are; the log has their names
+ * whose bytes are gone is deleted. Bytes without a row are not removed; the log has their names
  * (event=file_lost).
  *
- * Thread: any, one call at a time; every call may wait for a disk, so never the I/O thread's,
- *         except batch_store_counts().
- * Memory: a cache of 4 MiB, the statements, and what SQLite's calls take.
+ * Thread: any, one call at a time; every call may wait for a disk, so the I/O thread calls only
+ *         batch_store_counts().
+ * Memory: a cache of 4 MiB, the statements, and temporary memory of SQLite.
  * Errors: opening fails with a sentence; calls fill *e: a 400 or 404 for the client's mistakes, a
  *         413 when there is no room, a 503 when the folder cannot be read or written. Nothing has
  *         changed then, and the next call tries again.
@@ -30,11 +30,11 @@
 #include "server/batches/batch_line.h"
 #include "server/http/error.h"
 
-#define BATCH_STORE_ID 40     /* bytes of our ids, with the NUL */
+#define BATCH_STORE_ID 40     /* bytes of an id of a file or batch, with the NUL */
 #define BATCH_STORE_OWNER 66  /* bytes of a tenant's name */
 #define BATCH_STORE_KEY 49    /* bytes of a key's name */
 #define BATCH_STORE_PATH 4096
-/* Most open batches, in all and of one tenant; if there is only one tenant it may have all. */
+/* Most open batches, in all and of one tenant; a single tenant may have all. */
 #define BATCH_STORE_MAX_OPEN 1000
 #define BATCH_STORE_MAX_OPEN_OF_OWNER 250
 
@@ -53,12 +53,13 @@ struct batch_store_options {
 int batch_store_open(struct batch_store **out, const struct batch_store_options *options, char *err,
                      size_t err_len);
 void batch_store_close(struct batch_store **s);
-/* Call it before each call, on its thread: opens the database if the disk was full. */
+/* Open the database if it is closed because the disk was full. Called before each other call, on
+ * its thread. */
 void batch_store_try_open(struct batch_store *s);
 
 struct batch_store_counts {
     uint64_t n_files, bytes; /* bytes: including files that are still being written */
-    uint64_t n_lost;         /* lost from a damaged database, as far as is known */
+    uint64_t n_lost;         /* files and batches known to be lost from a damaged database */
 };
 /* The counts as of the last change. From any thread, at any time. */
 struct batch_store_counts batch_store_counts(const struct batch_store *s);
@@ -78,16 +79,16 @@ struct batch_page {
 /* Begin an upload: a file with an id, open for writing, that no client sees yet. */
 int batch_store_begin_file(struct batch_store *s, char id[BATCH_STORE_ID], int *fd,
                            struct api_error *e);
-/* Whether this many more bytes fit. */
+/* Check that so many more bytes fit. 0, or ERR_* with *e filled. */
 int batch_store_check_room(struct batch_store *s, uint64_t bytes, struct api_error *e);
-/* Reserve bytes that are written to an upload; they count until they are given back, which is when
- * the file has a row, or is dropped. */
+/* Reserve bytes that are written to an upload; they count until batch_store_give_room(), which is
+ * called when the file has a row or is dropped. */
 int batch_store_take_room(struct batch_store *s, uint64_t bytes, struct api_error *e);
 void batch_store_give_room(struct batch_store *s, uint64_t bytes);
 struct batch_upload {
     const char *filename, *purpose;
     uint64_t bytes;
-    uint32_t keep_s; /* 0: as long as any file */
+    uint32_t keep_s; /* seconds for which the file is kept; 0: the store's default */
 };
 int batch_store_end_file(struct batch_store *s, const struct batch_name *name, int fd,
                          const struct batch_upload *upload, struct buf *out, struct api_error *e);
@@ -97,7 +98,7 @@ int batch_store_get_file(struct batch_store *s, const struct batch_name *name, s
                          struct api_error *e);
 int batch_store_list_files(struct batch_store *s, const char *owner, const struct batch_page *page,
                            struct buf *out, struct api_error *e);
-/* Open it for reading; it can be read to its end even if it is deleted meanwhile. */
+/* Open a file for reading; it can be read to its end even if it is deleted meanwhile. */
 int batch_store_open_file(struct batch_store *s, const struct batch_name *name, int *fd,
                           struct api_error *e);
 int batch_store_delete_file(struct batch_store *s, const struct batch_name *name, struct buf *out,
@@ -118,7 +119,7 @@ int batch_store_get(struct batch_store *s, const struct batch_name *name, struct
                     struct api_error *e);
 int batch_store_list(struct batch_store *s, const char *owner, const struct batch_page *page,
                      struct buf *out, struct api_error *e);
-/* A 409 when it has ended. */
+/* Cancel a batch; a 409 when it has ended. */
 int batch_store_cancel(struct batch_store *s, const struct batch_name *name, struct buf *out,
                        struct api_error *e);
 
@@ -140,26 +141,26 @@ struct batch_record { /* a batch that has not ended */
     int64_t expires_s;
     uint32_t n_lines; /* 0: its input has not been checked */
     uint64_t ends[BATCH_N_KINDS];
-    enum batch_ending ending; /* that has begun */
+    enum batch_ending ending; /* the ending that has begun */
 };
 
-/* Find the open batch of that id; NULL: the first one after row number *n, which is updated. 1 when
- * found, 0: none. */
+/* Find the open batch with that id; id NULL: the first one after row number *n, which is updated.
+ * 1: found, 0: none. */
 int batch_store_find_open(struct batch_store *s, const char *id, int64_t *n,
                           struct batch_record *out, struct api_error *e);
-/* The batch's lines have been checked: it runs. */
+/* Note that the batch's n_lines lines have been checked, and that it runs. */
 int batch_store_set_lines(struct batch_store *s, const char *id, uint32_t n_lines,
                           struct api_error *e);
 int batch_store_set_progress(struct batch_store *s, const char *id,
                              const struct batch_progress *progress, struct api_error *e);
-/* The batch is about to end in that way. */
+/* Note that the batch begins to end, with `ending`. */
 int batch_store_set_ending(struct batch_store *s, const char *id, enum batch_ending ending,
                            struct api_error *e);
-/* The batch has ended: its answers become files. `errors`: a list's items, or NULL. */
+/* End the batch: its answers become files. errors: JSON items of a list, or NULL. */
 int batch_store_end(struct batch_store *s, const char *id, enum batch_ending ending,
                     const struct batch_progress *progress, const struct buf *errors,
                     struct api_error *e);
-/* Delete everything that is too old. */
+/* Delete files and batches that are too old. */
 int batch_store_sweep(struct batch_store *s, struct api_error *e);
 
 #endif

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The size of the file, or -1: it does not exist. */
+/* Return the size of the file, or -1: it does not exist. */
 static int64_t bytes_of(const struct batch_store *s, const char *id)
 {
     char path[BATCH_STORE_PATH];
@@ -46,7 +46,7 @@ static int restore_row(struct batch_store *s, const char *id, struct api_error *
     int rc;
 
     if (bytes < 0)
-        return 0; /* it was deleted, or its batch will report that it is missing */
+        return 0; /* the file was deleted, or its batch will report that it is missing */
     rc = sql_store_run(&s->sql, SQL_ADD_FILE, e, "ttttiii", id,
                        sql_store_text(&s->sql, SQL_UNKNOWN_FILES, 1),
                        sql_store_text(&s->sql, SQL_UNKNOWN_FILES, 2),
@@ -92,7 +92,7 @@ static bool is_known_file(struct batch_store *s, const char *id)
     return rc != 0;
 }
 
-/* Log the bytes without a row; they may be of value to their owner, and stay. */
+/* Log the bytes without a row; they are not removed, because their owner may need them. */
 static void name_unknown(struct batch_store *s)
 {
     DIR *dir = opendir(s->folder);

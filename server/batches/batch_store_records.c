@@ -1,8 +1,8 @@
 /* server/batches/batch_store_records.c - the batches of batch_store.h, from creation to end.
  *
- * A batch is one row whose status only moves forward: every UPDATE names the statuses that it may
- * leave, so that a job that comes late changes nothing. Progress and usage are one transaction, and
- * so are the end and the rows of its answers. A batch's seed is a hash of its id.
+ * A batch is one row whose status only moves forward: every UPDATE names the statuses from which it
+ * may change, so that a late job changes nothing. Progress and usage are one transaction, and so
+ * are the end and the rows of its answers. A batch's seed is a hash of its id.
  */
 #include "server/batches/batch_store_impl.h"
 
@@ -35,8 +35,8 @@ static int check_input(struct batch_store *s, const struct batch_name *input, st
     return rc < 0 ? rc : 0;
 }
 
-/* Checked here, on the batches' thread, where calls run one after the other: no two of them can
- * take the last place. */
+/* Check the number of open batches. It is checked on the batches' thread, where calls run one after
+ * the other, so that no two of them take the last place. */
 static int check_open(struct batch_store *s, const char *owner, struct api_error *e)
 {
     const int64_t most = owner[0] != '\0' ? BATCH_STORE_MAX_OPEN_OF_OWNER : BATCH_STORE_MAX_OPEN;
@@ -204,7 +204,7 @@ static int add_answers(struct batch_store *s, const char *id, struct api_error *
     return rc;
 }
 
-/* Remove the files of answers that are empty, and get no row. */
+/* Remove empty files of answers, which get no row. */
 static void remove_unused(struct batch_store *s, const char *id)
 {
     char path[BATCH_STORE_PATH];

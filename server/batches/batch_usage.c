@@ -10,7 +10,8 @@
 
 #include <string.h>
 
-/* A member under the name of chats and completions, or that of Responses. */
+/* Return the member with the name that chats and completions use, or else with that of
+ * Responses. */
 static const cJSON *either(const cJSON *object, const char *name, const char *other)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);

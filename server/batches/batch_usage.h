@@ -1,4 +1,4 @@
-/* server/batches/batch_usage.h - sums of the `usage` of a batch's answers, for `usage` of OpenAI's
+/* server/batches/batch_usage.h - sums up the `usage` of a batch's answers, for `usage` of OpenAI's
  * batch object.
  *
  * Source: https://platform.openai.com/docs/api-reference/batch/object
@@ -14,9 +14,9 @@
 
 struct batch_usage { /* tokens */
     uint64_t n_input;
-    uint64_t n_cached; /* of the input */
+    uint64_t n_cached; /* cached tokens of the input */
     uint64_t n_output;
-    uint64_t n_reasoning; /* of the output */
+    uint64_t n_reasoning; /* reasoning tokens of the output */
 };
 
 /* Add the usage of answers[0..n), whole lines as batch_line_answer() writes them. An answer without

@@ -1,6 +1,6 @@
 /* server/batches/file_content.c - see file_content.h.
  *
- * Two parties alternate: a job on the batches' thread reads 256 KiB, the I/O thread writes it to
+ * Two threads alternate: a job on the batches' thread reads 256 KiB, the I/O thread writes it to
  * the stream, and on_room() posts the next job when the client has taken it. A client that
  * disconnects only clears `call`; the last job closes the descriptor, because closing may wait for
  * a disk.
@@ -93,7 +93,7 @@ static void post(struct content *c, void (*work)(struct worker_job *job),
     c->job.work = work;
     c->job.done = done;
     c->job.name = "file_content";
-    (void)worker_pool_post(c->pages->pool, &c->job); /* it has no bound */
+    (void)worker_pool_post(c->pages->pool, &c->job); /* cannot fail: the pool has no limit */
 }
 
 static void end_content(struct content *c)

@@ -2,7 +2,7 @@
  *
  * The HTTP layer passes the body in pieces (http_route.receive). Each becomes a job on the batches'
  * thread that runs the multipart parser and writes the file's bytes; the client is paused until the
- * job is done, so that at most one piece is in memory. Every way out ends with the job
+ * job is done, so that at most one piece is in memory. Every upload ends with the job
  * drop_upload(), which closes the file and removes it unless it was placed.
  */
 #include "server/batches/file_upload.h"
@@ -214,7 +214,7 @@ static void post(struct upload *u, void (*work)(struct worker_job *job),
     u->job.work = work;
     u->job.done = done;
     u->job.name = "file_upload";
-    (void)worker_pool_post(u->pages->pool, &u->job); /* it has no bound */
+    (void)worker_pool_post(u->pages->pool, &u->job); /* cannot fail: the pool has no limit */
 }
 
 static void after_drop(struct worker_job *job)
@@ -226,7 +226,8 @@ static void after_drop(struct worker_job *job)
     mem_free(u);
 }
 
-/* The call was answered, or its client disconnected: clean up on the batches' thread. */
+/* Called when the call was answered, or its client has disconnected: clean up on the batches'
+ * thread. */
 static void leave_upload(struct upload *u)
 {
     u->call = NULL;
@@ -282,7 +283,7 @@ static void refuse_upload(struct http_call *call, int status, const char *messag
     http_call_reply_error(call, &e);
 }
 
-/* Begin with the first piece. NULL: the call has been answered. */
+/* Begin an upload when its first piece has come. NULL: the call has been answered. */
 static struct upload *begin_upload(const struct batch_pages *pages, struct http_call *call)
 {
     struct upload *u;

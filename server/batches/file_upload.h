@@ -1,7 +1,7 @@
 /* server/batches/file_upload.h - POST /v1/files: a form whose file is written to the disk as it
  * arrives.
  *
- * One piece of the body is worked on at a time: its client is paused while the batches' thread
+ * One piece of the body is processed at a time: the client is paused while the batches' thread
  * parses the form and writes. A file gets its name only when all of it is on the disk.
  *
  * Thread: the loop's, except for the jobs' work.
@@ -13,7 +13,7 @@
 struct batch_pages;
 struct http_call;
 
-/* http_route.receive, and its handle. */
+/* The functions http_route.receive and http_route.handle of uploads. */
 void file_upload_receive(const struct batch_pages *pages, struct http_call *call);
 void file_upload_end(const struct batch_pages *pages, struct http_call *call);
 

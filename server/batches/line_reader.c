@@ -1,8 +1,8 @@
 /* server/batches/line_reader.c - see line_reader.h.
  *
- * pread() in blocks of 64 KiB, so that the file's position is not shared with whoever appends to
- * it. A line that spans blocks is put together in `line`; `end` counts the bytes consumed and is
- * where the next block is read.
+ * pread() in blocks of 64 KiB, so that the descriptor's position is not used, which an appending
+ * thread may share. A line that spans blocks is put together in `line`; `end` counts the bytes
+ * consumed and is where the next block is read.
  */
 #include "server/batches/line_reader.h"
 

@@ -1,4 +1,4 @@
-/* server/batches/line_reader.h - the lines of a file, one after the other.
+/* server/batches/line_reader.h - reads a file line by line.
  *
  * Thread: any, one at a time; reading may wait for a disk.
  * Memory: the line, at most `max` bytes, and a block that is read ahead.
@@ -12,10 +12,10 @@
 
 #include "core/base/buf.h"
 
-struct line_reader { /* zero is none */
+struct line_reader { /* zero: nothing is open */
     int fd;          /* borrowed */
-    struct buf line; /* without its line end */
-    uint32_t number; /* of the line in the file, from 1 */
+    struct buf line; /* the line without its line end */
+    uint32_t number; /* number of the line in the file, from 1 */
     uint64_t end;    /* bytes of the file up to the line's end */
     bool is_whole;   /* the line had a line end */
     /* private */
@@ -30,7 +30,7 @@ void line_reader_release(struct line_reader *r);
 
 /* Read a line: 1, or 0 at the end; ERR_LIMIT: the line is too long, ERR_IO, ERR_NOMEM. */
 int line_reader_next(struct line_reader *r);
-/* Whether the line has only blanks. */
+/* True: the line has only blanks. */
 bool line_reader_is_blank(const struct line_reader *r);
 
 #endif

@@ -1,7 +1,7 @@
 /* server/batches/multipart.c - see multipart.h.
  *
  * A state machine over single bytes for boundaries and headers; data is searched for the next CR
- * with memchr(), since a boundary can only begin there. A boundary may be split between pieces:
+ * with memchr(), because a boundary can only begin there. A boundary may be split between pieces:
  * n_matched counts the bytes of it that have matched, and when the match fails they are returned as
  * data from the delimiter itself.
  */

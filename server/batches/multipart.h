@@ -1,4 +1,5 @@
-/* server/batches/multipart.h - bodies of multipart/form-data (RFC 7578, RFC 2046), piece by piece.
+/* server/batches/multipart.h - parses bodies of multipart/form-data (RFC 7578, RFC 2046), piece by
+ * piece.
  *
  * A push parser without I/O: the caller feeds bytes as they come and gets events, which depend on
  * the bytes alone, except that a part's data may come in any number of pieces. Bytes before the
@@ -21,10 +22,11 @@
 enum multipart_event {
     MULTIPART_MORE = 0, /* all bytes are used */
     MULTIPART_PART,     /* a part begins: name and filename are set */
-    MULTIPART_DATA,     /* bytes of it, at least one */
+    MULTIPART_DATA,     /* data of the part, at least one byte */
     MULTIPART_PART_END,
     MULTIPART_END,      /* the last boundary; the rest is skipped */
-    MULTIPART_BAD,      /* `why`; again at each further call */
+    MULTIPART_BAD,      /* the body is not valid, for the reason `why`; returned by all further
+                         * calls */
 };
 
 struct multipart {
@@ -40,11 +42,11 @@ struct multipart {
     char line[MULTIPART_MAX_HEADERS];
 };
 
-/* Start from the value of Content-Type (NULL: none). False: it is another type, or its boundary is
- * not valid. */
+/* Start from the value of Content-Type (NULL: none). False: the type is another one, or its
+ * boundary is not valid. */
 bool multipart_init(struct multipart *m, const char *content_type);
 
-/* Take bytes from *at on, before `end`; *at is moved past what was used. *data points into these
+/* Take bytes from *at on, before `end`; *at is moved past the used bytes. *data points into these
  * bytes or *m, valid until the next call. */
 enum multipart_event multipart_next(struct multipart *m, const char **at, const char *end,
                                     const char **data, size_t *n_data);

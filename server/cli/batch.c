@@ -1,5 +1,5 @@
-/* server/cli/batch.c - `quire batch`: answers the requests of a file into another file, without a
- * listening server; the same as /v1/batches does with a file.
+/* server/cli/batch.c - `quire batch`: answers the requests of a file into another file, as
+ * /v1/batches does, but without a listening server.
  *
  * The command runs a whole server (serve_run) that listens nowhere and ends with its batch. The
  * file of answers is the record of progress: a second run with the same files skips the lines that
@@ -37,7 +37,7 @@
 struct batch_command {
     const char *output;
     bool is_tty, has_begun, is_over, is_refused;
-    uint32_t first_done; /* lines that an earlier run answered */
+    uint32_t first_done; /* lines that an earlier run has answered */
     struct server_batch_progress progress;
     uint64_t begin_us, shown_us;
 };
@@ -186,8 +186,8 @@ static int hash_input(const char *path, uint64_t *seed)
                   : command_fail(EXIT_FAILED, "'%s' cannot be read: %s", path, strerror(errno));
 }
 
-/* Check that an existing file has answers to this input. The last one may be torn; everything that
- * is no answer would be cut off, so another file is refused. */
+/* Check that an existing file has answers to this input. The last answer may be incomplete. Other
+ * content would be cut off, so a file with other content is refused. */
 static int check_output(const char *path, uint64_t seed)
 {
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);

@@ -316,7 +316,7 @@ int cmd_bench(int argc, char **argv)
         return command_fail(EXIT_USAGE, "give either --csv or --json");
     }
     if (log_is_on(LOG_INFO) && !log_is_on(LOG_DEBUG))
-        log_setup(LOG_WARN, false, 2); /* no log of sizes: they are in the report */
+        log_setup(LOG_WARN, false, 2); /* sizes are not logged, because the report has them */
     cpus_read(&b.cpus, "");
     code = instance_init(&b.e, &config, w.no_cascade ? INSTANCE_NO_CASCADE : 0, err, sizeof(err));
     config_release(&config);

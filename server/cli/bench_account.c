@@ -1,7 +1,7 @@
 /* server/cli/bench_account.c - see bench_impl.h: computes the arithmetic and the bytes of a step.
  *
- * It goes through the matrices of the model, as a step does, and adds up operations, the least time
- * for them at the measured peak, and the bytes of weights, keys and values that must be read.
+ * It visits the matrices of the model, as a step does, and adds up operations, the least time for
+ * them at the measured peak, and the bytes of weights, keys and values that must be read.
  */
 #include "server/cli/bench_impl.h"
 
@@ -11,7 +11,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The number of experts that so many rows choose, if all experts are equally likely. */
+/* Return the expected number of experts that `rows` rows choose, if all experts are equally
+ * likely. */
 static double experts_read(const struct model_shape *s, double rows)
 {
     return s->n_expert * (1 - pow(1 - (double)s->n_expert_used / s->n_expert, rows));

@@ -1,9 +1,9 @@
-/* server/cli/bench_impl.h - shared by the files of `quire bench`: the options, the streams that
- * steps are made of, and the accounts of a result.
+/* server/cli/bench_impl.h - shared by the files of `quire bench`: options, streams, steps, and the
+ * counting of operations and bytes.
  *
  * Thread: one, which is the engine's.
  * Memory: `struct bench` owns all of it.
- * Errors: ERR_NOMEM; ERR_AGAIN when the cache has no room, which bench_fits() asks first.
+ * Errors: ERR_NOMEM; ERR_AGAIN: the cache has no room; bench_fits() checks that before.
  */
 #ifndef SERVER_CLI_BENCH_IMPL_H
 #define SERVER_CLI_BENCH_IMPL_H
@@ -17,8 +17,8 @@
 
 #define BENCH_MAX_STREAMS 1024
 #define BENCH_MAX_SAMPLES 4096
-#define BENCH_MAX_LIST (BENCH_MAX_RESULTS - 2) /* numbers of one list; a result each for prefill and
-                                                * mixed besides */
+#define BENCH_MAX_LIST (BENCH_MAX_RESULTS - 2) /* numbers of one list; prefill and mixed need one
+                                                * result each in addition */
 
 struct bench_list {
     uint32_t v[BENCH_MAX_LIST];
@@ -28,7 +28,7 @@ struct bench_list {
 struct bench_spec {
     int64_t prefill, decode, depth, shared, mixed, chunk, repeat;
     struct bench_list batches;
-    struct bench_list rows; /* not empty: only these steps are measured */
+    struct bench_list rows; /* numbers of rows; if not empty, only steps with these are measured */
     bool csv, json, quick, no_cascade;
     bool topology; /* print the topology only, without any test */
 };
@@ -61,25 +61,26 @@ int bench_add_span(struct bench *b, struct bench_stream *s, uint32_t n, uint32_t
 /* Compute the batch; returns seconds. */
 double bench_step(struct bench *b);
 
-/* Whether the streams fit into the context and the cache, if they share their first tokens. If not,
- * say which test is left out, and why. */
+/* True: the streams fit into the context and the cache, if they share their first tokens. If not,
+ * print which test is left out, and why. */
 bool bench_fits(const struct bench *b, const char *test, uint64_t n_streams, uint64_t n_tokens,
                 uint32_t shared);
 
-/* Visit each matrix that `rows` rows in `n_steps` steps are multiplied with, `outputs` of them with
- * the output matrix: with the number of rows in all, and how many such matrices a step reads. */
+/* Call `visit` for each matrix with which `rows` rows in `n_steps` steps are multiplied (`outputs`
+ * of them with the output matrix), with its total number of rows and of reads. */
 struct matrix;
 typedef void (*bench_product_fn)(void *ud, const struct matrix *m, double rows, double n_read);
 void bench_each_product(const struct model *m, double rows, double outputs, double n_steps,
                         bench_product_fn visit, void *ud);
 
-/* Account for `rows` rows in `n_steps` steps, with `outputs` of them sampled and `kv_tokens` tokens
- * attended to (each once: rows of one prompt share them). */
+/* Add to the result the operations and bytes of `rows` rows in `n_steps` steps, with `outputs` of
+ * them sampled and `kv_tokens` tokens attended to (each once: rows of one prompt share them). */
 void bench_account(const struct bench *b, struct bench_result *r, double rows, double outputs,
                    double n_steps, double kv_tokens);
-/* The warm-up is over: begin to count times. */
+/* Begin to count times; called after the warm-up. */
 void bench_begin_timing(struct bench *b);
-/* Add where the time went since bench_begin_timing(), or since the last call. */
+/* Add the times of the parts of steps since bench_begin_timing(), or since the last call, to the
+ * result. */
 void bench_add_times(struct bench *b, struct bench_result *r);
 /* Add a result with n samples, which are sorted. */
 void bench_note(struct bench *b, struct bench_result *r, double *seconds, uint32_t n);

@@ -195,7 +195,7 @@ int bench_report_json(const struct bench_report *r, FILE *out)
         cJSON_AddNumberToObject(gops, kern_product_name((enum kern_product)i), r->limits.gops[i]);
     for (uint32_t i = 0; i < r->n_results; i++)
         add_bench_result(results, r, &r->results[i]);
-    text = cJSON_Print(o); /* NULL also if an item above could not be created */
+    text = cJSON_Print(o); /* also NULL if an item above could not be created */
     cJSON_Delete(o);
     if (text == NULL)
         return ERR_NOMEM;

@@ -1,8 +1,8 @@
 /* server/cli/bench_report.h - the figures of `quire bench` as Markdown, CSV or JSON.
  *
  * Rates follow from a test's shape and its median time: tokens a second; the arithmetic of the
- * matrix products and the bytes of weights, keys and values that a step must read, both beside
- * what the machine was measured to do at most; and where the time of the steps went.
+ * matrix products and the bytes of weights, keys and values that a step must read, both beside the
+ * measured peaks of the machine; and the parts of the steps' time.
  *
  * Thread: any.
  * Memory: the struct is the caller's, texts are borrowed.
@@ -26,13 +26,14 @@ struct bench_result {
     uint32_t n_prompt;  /* tokens of a prompt, or rows, in a step; 0: decoding only */
     uint32_t n_streams; /* each decodes one token; 0: a prompt only */
     uint32_t depth;     /* tokens that each stream has when timing begins */
-    uint32_t n_samples; /* that were timed */
+    uint32_t n_samples; /* number of samples that were timed */
     double median_s, least_s, most_s;
     double ops;         /* operations of matrix products; a multiply-add counts as two */
-    double limit_s;     /* the least time for them at the machine's peaks */
+    double limit_s;     /* least time for the operations at the machine's peaks */
     double read_bytes;  /* weights once, and the keys and values that are attended to */
-    double part_s[RUNNER_N_PART]; /* sums over all samples */
-    double cost;        /* BENCH_ROWS: of a step, relative to one with the first number of rows */
+    double part_s[RUNNER_N_PART]; /* seconds of each part of a step, summed over all samples */
+    double cost;        /* BENCH_ROWS: time of a step, relative to one with the first number of
+                         * rows */
 };
 
 struct bench_report {

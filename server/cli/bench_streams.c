@@ -1,7 +1,7 @@
 /* server/cli/bench_streams.c - see bench_impl.h: streams, and steps of them.
  *
  * Keys and values of earlier tokens are not computed but filled in with small numbers, because no
- * time depends on their values; the memory is really written, so every byte of it exists.
+ * time depends on their values; the memory is written, so that all its pages exist.
  */
 #include "server/cli/bench_impl.h"
 

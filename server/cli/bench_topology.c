@@ -4,8 +4,8 @@
  * product takes the time of its operations divided among the threads, or the time to read its
  * bytes, whichever is longer. Each barrier of a step takes the time of its arrivals at one word,
  * one after the other (barrier_tree.h), and on average half a panel more, for which the last thread
- * is waited for. The constants are measured with the threads of this machine. How the memory's
- * speed grows with more threads is not known, so both ends are shown: not at all, and in
+ * is waited for. The constants are measured with the threads of this machine. It is not known how
+ * the memory's speed grows with more threads, so both extremes are shown: not at all, and in
  * proportion.
  */
 #include "server/cli/bench_impl.h"

@@ -28,8 +28,8 @@
 
 #define STDERR_WAIT_MS 1000
 
-/* Whether standard error can be written to. A full pipe that is not read must not keep a process
- * from ending. */
+/* True: standard error can be written to without waiting. A full pipe that is not read must not
+ * prevent a process from ending. */
 static bool can_print(void)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};

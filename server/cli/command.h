@@ -1,7 +1,7 @@
 /* server/cli/command.h - the commands of the program, each with its own main function.
  *
  * argv[0] is the command's name. A command prints its own errors ("quire: ...", on standard
- * error) and returns the exit code (instance.h): 0, 1 for what went wrong, 2 for wrong usage.
+ * error) and returns the exit code (instance.h): 0, 1 after a failure, 2 for wrong usage.
  *
  * Thread: the main thread.
  * Memory: each command frees what it took.
@@ -21,7 +21,7 @@
 /* Take `--name value` (or --name=value) out of the arguments; without it *value is not changed.
  * False, with a message, when the value is missing. */
 bool command_take_value(int *argc, char **argv, const char *name, const char **value);
-/* Take `--name` out; returns whether it was there. */
+/* Take `--name` out of the arguments. True: it was there. */
 bool command_take_switch(int *argc, char **argv, const char *name);
 /* Take `--name value` out, where the value is a number in a range; false, with a message, for any
  * other value. */
@@ -33,8 +33,8 @@ bool command_take_float(int *argc, char **argv, const char *name, double min, do
 /* Print "quire: <message>" on standard error; returns `code`. */
 int command_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A path is copied; a model of the Hub is fetched, and replaced by its path in the cache: at most
- * size - 1 bytes; `path` may be the same memory as `text`. Returns an exit_code, with a message. */
+/* Copy a path, or fetch a model of the Hub and write its path in the cache: at most size - 1 bytes;
+ * `path` may be the same memory as `text`. Returns an exit_code, with a message. */
 int command_model_path(const char *text, hub_find_fn *find, char *path, size_t size);
 
 struct config;

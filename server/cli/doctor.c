@@ -1,5 +1,5 @@
-/* server/cli/doctor.c - `quire doctor`: checks whether the machine and the settings are ready for a
- * server, and says what to change.
+/* server/cli/doctor.c - `quire doctor`: checks that the machine and the settings are ready for a
+ * server, and prints what to change.
  *
  * The checks are in server/cli/; this file reads the settings, plans each model's memory with
  * plan_total(), which does everything of a load but reading weights, and prints the report.
@@ -48,7 +48,7 @@ static const char *settings_file(int argc, char **argv)
     return file;
 }
 
-/* Do everything of a load but reading the weights. */
+/* Check the models by doing everything of a load but reading the weights. */
 static void check_models(struct doctor_report *r, const struct config *c, const char *root)
 {
     struct plan_total total;

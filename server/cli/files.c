@@ -30,7 +30,7 @@ static double gib(uint64_t bytes)
     return (double)bytes / (1 << 30);
 }
 
-/* Whether the process may access it, with its groups and capabilities. */
+/* True: the process may access the path, with its groups and capabilities. */
 static bool may(const char *path, int mode)
 {
     return faccessat(AT_FDCWD, path, mode, AT_EACCESS) == 0;
@@ -41,7 +41,7 @@ static bool may(const char *path, int mode)
 enum secrecy { READ_BY_ALL = 0, READ_BY_OWNER };
 
 /* Check that a file exists, is readable, and cannot be changed by other users; with READ_BY_OWNER
- * they cannot read it either. True: nothing is wrong so far. */
+ * they cannot read it either. True: no fault was found. */
 static bool check_read(struct doctor_report *r, const char *name, const char *path,
                        enum secrecy secrecy)
 {
@@ -71,7 +71,8 @@ static void check_settings(struct doctor_report *r, const char *path)
         doctor_add(r, DOCTOR_OK, "settings", "%s", path);
 }
 
-/* The file has hashes of keys only: from reading it, others learn names and limits, but no key. */
+/* Check the file of keys. It has only hashes: other users who can read it learn names and limits,
+ * but no key. */
 static void check_keys(struct doctor_report *r, const struct config *c)
 {
     struct keys *keys;
@@ -101,9 +102,9 @@ static void check_secret(struct doctor_report *r, const char *name, const char *
         doctor_add(r, DOCTOR_OK, name, "%s", path);
 }
 
-/* ---- what is written ---- */
+/* ---- files and folders that are written ---- */
 
-/* bytes: how much will be written there; 0: unknown. */
+/* Check a folder. bytes: how much will be written there; 0: unknown. */
 static void check_folder(struct doctor_report *r, const char *name, const char *folder,
                          uint64_t bytes)
 {

@@ -1,10 +1,10 @@
-/* server/cli/files.h - checks the files and folders of the settings: whether they exist, whether
- * the server may use them, and whether others may.
+/* server/cli/files.h - checks that the files and folders of the settings exist, that the server can
+ * use them, and that other users cannot.
  *
  * "The server" is the user that runs the command; run it as the user of the service.
  *
  * Thread: the main thread.
- * Memory: none is kept.
+ * Memory: none afterwards.
  */
 #ifndef SERVER_CLI_FILES_H
 #define SERVER_CLI_FILES_H

@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NOT_GIVEN INT64_MIN /* for whole numbers; for others NAN */
+#define NOT_GIVEN INT64_MIN /* an integer that was not given; other numbers: NAN */
 
 struct spec {
     const char *prompt;
@@ -68,7 +68,7 @@ static void or_whole_default(int64_t *value, const struct sampling_defaults *d,
         *value = (int64_t)sampling_defaults_get(d, what, own);
 }
 
-/* Complete the options that the command line does not have. */
+/* Set the options that were not given on the command line to the defaults. */
 static void complete_spec(struct spec *w, const struct sampling_defaults *d)
 {
     or_whole_default(&w->max_tokens, d, SAMPLING_MAX_TOKENS, 256);

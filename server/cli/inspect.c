@@ -1,5 +1,5 @@
-/* server/cli/inspect.c - `quire inspect FILE`: shows the contents of a GGUF file, and whether it
- * can be served.
+/* server/cli/inspect.c - `quire inspect FILE`: shows the contents of a GGUF file, and checks that
+ * it can be served.
  *
  * It prints the keys, values and tensors that the file's header lists. Texts come from the file, so
  * control bytes are replaced before they are printed.

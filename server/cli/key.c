@@ -61,7 +61,7 @@ static bool take_fields(struct wanted *w, int *argc, char **argv)
     return ok;
 }
 
-/* Check by the rules of the file, so that the entry can be read by a server. */
+/* Check the fields by the rules of the file, so that a server can read the entry. */
 static int check_key_fields(const struct wanted *w)
 {
     struct key_spec spec = {0};

@@ -1,7 +1,7 @@
 /* server/cli/low_priority.c - see low_priority.h.
  *
- * The work runs on a new thread with a higher nice value, and the caller waits for it. A new thread
- * is used because an unprivileged thread cannot raise its priority again; threads that the work
+ * The work runs on a new thread with a higher nice value, and the caller waits. A new thread is
+ * needed because an unprivileged thread cannot raise its priority again; threads that the work
  * starts inherit the nice value.
  */
 #include "server/cli/low_priority.h"
@@ -23,7 +23,7 @@ static void *run_at_low_priority(void *ud)
 {
     const struct job *job = ud;
 
-    (void)setpriority(PRIO_PROCESS, 0, NICE); /* on Linux, of this thread only */
+    (void)setpriority(PRIO_PROCESS, 0, NICE); /* on Linux it affects only this thread */
     job->work(job->ud);
     return NULL;
 }

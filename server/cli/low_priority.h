@@ -1,6 +1,4 @@
-/* server/cli/low_priority.h - runs work in the background of steps, at a lower priority.
- *
- * Thread: any that may wait.
+/* server/cli/low_priority.h - runs work at a lower priority than steps. Thread: any that may wait.
  * Memory: a thread for as long as the work takes.
  */
 #ifndef SERVER_CLI_LOW_PRIORITY_H

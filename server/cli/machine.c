@@ -22,7 +22,7 @@
 
 /* Descriptors besides those of connections: models, logs, stores, databases. */
 #define OTHER_DESCRIPTORS 256
-/* 2025-01-01: a clock before this date is wrong, as this code is newer. */
+/* 2025-01-01: a clock before this date is wrong, because this code is newer. */
 #define EARLIEST ((time_t)1735689600)
 
 static double gib(uint64_t bytes)
@@ -136,7 +136,7 @@ static void check_swap(struct doctor_report *r, const char *root)
     char text[4096];
     uint64_t swappiness = 60;
 
-    /* The first line of the file is a heading. */
+    /* No second line: the first line of the file is a heading. */
     if (!system_file_read(root, "/proc/swaps", text, sizeof(text)) || strchr(text, '\n') == NULL) {
         doctor_add(r, DOCTOR_OK, "swap",
                    "the system has no swap, so weights and the KV cache stay in memory");

@@ -2,7 +2,7 @@
  *
  * An instance is made as for serving but without its weights; all sizes are then read from its
  * parts: cache, states, scratch memory of the runner, swap. So the estimate uses the same code as
- * the server, and cannot differ from it by an own formula.
+ * the server, and has no formulas of its own that could differ.
  */
 #include "server/cli/memory_estimate.h"
 
@@ -35,7 +35,8 @@ static uint64_t event_bytes(const struct instance *e)
                                    kv_event_publisher_bytes(e->cache.n_blocks);
 }
 
-/* The block store is not for all models: see server/cli/serve_model.c. */
+/* Return the bytes of the block store, which some models cannot use: see
+ * server/cli/serve_model.c. */
 static uint64_t store_bytes(const struct instance *e, const struct config *c)
 {
     const struct kv_record_form form = instance_record_form(e);
@@ -55,7 +56,7 @@ static uint64_t history_bytes(const struct instance *e, const struct config *c)
 static struct memory_estimate estimate_of(const struct instance *e, const struct config *c)
 {
     const bool has_adapters = c->adapters[0] != '\0' || c->adapters_dir[0] != '\0';
-    const size_t block = e->kv->block_stride; /* its bytes and the padding after them */
+    const size_t block = e->kv->block_stride; /* the block's bytes and the padding after them */
     const uint32_t n_groups = kv_groups_n(&e->cache.groups), n_ctx = e->sched.max_context;
     const uint64_t state = e->states != NULL ? state_store_slot_bytes(e->states) : 0;
 
@@ -77,7 +78,7 @@ static struct memory_estimate estimate_of(const struct instance *e, const struct
     };
 }
 
-/* All memory of a draft model; 0: there is none. */
+/* Return the bytes of all memory of a draft model; 0: there is none. */
 static uint64_t draft_bytes(const struct instance *e)
 {
     if (e->model == NULL)

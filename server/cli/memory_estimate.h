@@ -1,8 +1,8 @@
-/* server/cli/memory_estimate.h - estimates the memory of a model that is served with these
- * settings, without reading its weights. `quire plan` prints it, and memory_limit uses it.
+/* server/cli/memory_estimate.h - estimates the memory of a model under given settings, without
+ * reading its weights. `quire plan` prints it, and memory_limit uses it.
  *
  * Everything is made as for serving, except that weights are not read: memory is reserved, which
- * costs nothing until it is filled, and the sizes of the reserved memory are the result.
+ * takes no RAM until it is written, and the sizes of the reserved memory are the result.
  *
  * Thread: any.
  * Memory: the caller's.
@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MEMORY_ESTIMATE_SERVER ((uint64_t)4 << 20) /* sockets, queues, stacks: as measured */
+#define MEMORY_ESTIMATE_SERVER ((uint64_t)4 << 20) /* measured bytes of sockets, queues, stacks */
 
 struct config;
 struct instance;
@@ -22,7 +22,8 @@ struct instance_company;
 
 struct memory_estimate {
     uint64_t swap;                                  /* bytes, when sequences are swapped out */
-    uint64_t adapters;                              /* bytes at most; 0: there are none */
+    uint64_t adapters;                              /* most bytes of adapters; 0: the model has
+                                                     * none */
     uint64_t weights, tables, cache, states, rows, process; /* bytes; states: of recurrent layers */
     uint64_t events, store; /* bytes of KV events and of the block store, if they are on */
     uint64_t history;  /* bytes of earlier answers, for drafts */
@@ -30,7 +31,7 @@ struct memory_estimate {
     uint64_t state;    /* bytes of one recurrent state; 0: the model has none */
     uint64_t token;    /* bytes of a token in the cache, in all layers */
     uint32_t n_tokens; /* capacity of the cache */
-    uint64_t sequence; /* bytes of the longest one; layers with a window drop old tokens */
+    uint64_t sequence; /* bytes of the longest sequence; layers with a window drop old tokens */
 };
 
 /* Estimate the model of these settings (config_model()); `process` is 0. `engine` is the instance
@@ -38,11 +39,11 @@ struct memory_estimate {
 int memory_estimate_make(struct memory_estimate *out, struct instance *engine, struct config *own,
                          const struct instance_company *company, char *err, size_t err_len);
 
-/* Makes the estimate of a loaded model; `draft` is its draft model, which may be empty. */
+/* Estimate the memory of a loaded model; `draft` is its draft model, which may be empty. */
 struct memory_estimate memory_estimate_of(const struct instance *engine,
                                           const struct instance *draft, const struct config *own);
 
-/* The sum when the cache and a step are full; without `swap` and `adapters`. */
+/* Return the sum when the cache and a step are full, without `swap` and `adapters`. */
 uint64_t memory_estimate_sum(const struct memory_estimate *p);
 
 #endif

@@ -1,5 +1,4 @@
-/* server/cli/model_files.h - detects whether the file of a model, or a file in its folder, has
- * changed.
+/* server/cli/model_files.h - detects changes of a model's file, or of a file in its folder.
  *
  * Thread: any.
  * Memory: none.
@@ -9,8 +8,8 @@
 
 #include <stdint.h>
 
-/* A hash of what the file system tells about the files: places, sizes and times; their contents are
- * not read. Never 0; the same for all paths that do not exist. "": the model inside the binary. */
+/* Hash the places, sizes and times of the files; their contents are not read. Never 0; equal for
+ * all paths that do not exist. "": the model inside the binary. */
 uint64_t model_files_hash(const char *path);
 
 #endif

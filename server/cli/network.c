@@ -1,8 +1,8 @@
 /* server/cli/network.c - see network.h.
  *
  * The port is tested by a real bind() and listen(). If it is taken, /proc is searched for another
- * process named quire, which is then taken for the server. The certificate is loaded with its key
- * as a server would, and then the dates of its whole chain are compared with today.
+ * process named quire, which is then assumed to be the server. The certificate is loaded with its
+ * key as a server would, and then the dates of its whole chain are compared with today.
  */
 #include "server/cli/network.h"
 
@@ -31,7 +31,7 @@
 
 /* ---- the port ---- */
 
-/* 0, or the errno because of which nothing can listen there. */
+/* Listen on an address and stop again. 0, or the errno of the failure. */
 static int try_to_listen(const struct addrinfo *a)
 {
     const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol), on = 1;
@@ -45,7 +45,7 @@ static int try_to_listen(const struct addrinfo *a)
     return rc;
 }
 
-/* Whether another process of this program exists: then it is likely the one that has the port. */
+/* True: another process of this program exists; it probably has the port. */
 static bool is_running(const char *root)
 {
     char path[300], name[32];
@@ -145,7 +145,8 @@ static int read_pem(const char *path, gnutls_datum_t *pem)
     return bytes != NULL ? 0 : -1;
 }
 
-/* The validity of the whole chain, in seconds since 1970: the latest begin and the earliest end. */
+/* Read the validity of the whole chain, in seconds since 1970: the latest begin and the earliest
+ * end. */
 static int read_validity(const char *path, time_t *from, time_t *to)
 {
     gnutls_x509_crt_t chain[MAX_CHAIN];

@@ -1,10 +1,10 @@
-/* server/cli/network.h - checks whether the server can listen, who can reach it, and whether its
+/* server/cli/network.h - checks that the server can listen, which hosts can reach it, and that its
  * certificate is valid.
  *
  * `root` is put before /proc: "" for the machine itself.
  *
  * Thread: the main thread.
- * Memory: none is kept.
+ * Memory: none afterwards.
  */
 #ifndef SERVER_CLI_NETWORK_H
 #define SERVER_CLI_NETWORK_H

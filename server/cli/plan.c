@@ -75,7 +75,7 @@ static double mib(uint64_t bytes)
     return (double)bytes / (1 << 20);
 }
 
-/* The memory that a server has besides all models. */
+/* The memory of a server in addition to its models. */
 struct beside {
     uint64_t requests, connections; /* bytes, at most */
     uint32_t n_connections;
@@ -123,7 +123,7 @@ static void print_end(const struct memory_estimate *p, const struct beside *besi
            mib(beside->connections), beside->n_connections);
 }
 
-/* How many sequences of the whole context fit. */
+/* Return how many sequences of the longest context fit into the cache. */
 static double n_longest(const struct instance *e, const struct memory_estimate *p)
 {
     const uint64_t keys = p->sequence - p->state;
@@ -179,7 +179,7 @@ static void print_tables(const struct planned *all, uint32_t n, const struct mem
         print_sum(sum, n, beside);
 }
 
-/* The sum that memory_limit counts: with swap and adapters, and the process once. */
+/* Return the sum that memory_limit counts: with swap and adapters, and the process once. */
 static uint64_t limited_sum(const struct memory_estimate *p)
 {
     return memory_estimate_sum(p) + p->swap + p->adapters;
@@ -304,7 +304,8 @@ static void report(const struct config *c, uint32_t i, int code, const char *err
 /* All models of the settings, as far as they could be planned. */
 struct plans {
     struct planned *all;         /* [made] */
-    uint32_t made;               /* with an error, the index of the model that failed */
+    uint32_t made;               /* number of planned models; after an error the index of the model
+                                  * that failed */
     struct memory_estimate sum;
 };
 

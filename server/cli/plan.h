@@ -1,4 +1,4 @@
-/* server/cli/plan.h - the sums of `quire plan`, for other commands.
+/* server/cli/plan.h - computes the sums of `quire plan` for other commands.
  *
  * Thread: the main thread.
  * Memory: that of all models without their weights, for as long as the call takes.
@@ -15,7 +15,7 @@ struct config;
 struct plan_total {
     uint64_t bytes;      /* memory of such a server, when its caches and a step are full */
     uint64_t more_bytes; /* at most, in addition: swap_ram, adapter_memory, request_memory */
-    uint32_t n_models;   /* that could be planned: with an error, the index of the model that
+    uint32_t n_models;   /* number of planned models; after an error the index of the model that
                           * failed */
 };
 

@@ -14,11 +14,11 @@ struct request_defaults;
 /* Settings of a model that affect tokens, besides its context. */
 #define RECEIPT_SETTINGS "kv_type", "load_type", "context_shift", "tokenizer_pre"
 
-/* For a model that was loaded with receipts = on. */
+/* Append the members. The model must have been loaded with receipts = on. */
 void receipt_origin_add(struct buf *out, const struct instance *e, const struct config *c,
                         const struct request_defaults *d);
-/* From "model" on: the members that do not depend on the version of Quire. The weights are included
- * if the model was loaded with their hashes. */
+/* Append the members from "model" on, which do not depend on the version of Quire. The weights are
+ * included if the model was loaded with their hashes. */
 void receipt_origin_add_model(struct buf *out, const struct instance *e, const struct config *c,
                               const struct request_defaults *d);
 

@@ -11,8 +11,8 @@
 struct replay;
 
 /* Replay all lines of the journal. With `collect` the replay keeps the arrivals for a simulation
- * (replay_trace()). Returns an exit_code, with a message that names the file and the line. *r is to
- * be destroyed with replay_destroy() in any case. */
+ * (replay_trace()). Returns an exit_code, with a message that names the file and the line. The
+ * caller destroys *r with replay_destroy(), also after a failure. */
 int replay_file(struct replay **r, const char *path, bool collect);
 
 #endif

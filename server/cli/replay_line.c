@@ -17,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_EXACT ((uint64_t)1 << 53) /* a JSON number is a double */
+#define MAX_EXACT ((uint64_t)1 << 53) /* integers up to this are exact in JSON, whose numbers are
+                                       * doubles */
 #define MAX_COST 1000000000000000u    /* keeps the sums of step_costs_ns within 64 bits */
 #define MAX_KV_COST 10000000000u
 
@@ -248,7 +249,7 @@ static void parse_post(struct line *l, const cJSON *o, struct replay_record *r)
     size.max_known = (uint32_t)may(l, o, "max_known", INT32_MAX);
     if (size.max_known > 0 && size.max_known <= size.n_prompt)
         wrong(l, "max_known", "leaves no room for tokens after the prompt");
-    /* A line must not make us allocate much more memory than its own size. */
+    /* A line must not cause an allocation that is much larger than the line. */
     if (size.max_tokens > 1u << 24)
         wrong(l, "max_tokens", "is too large");
     if (l->rc == 0)
@@ -256,7 +257,7 @@ static void parse_post(struct line *l, const cJSON *o, struct replay_record *r)
     if (l->rc == 0) {
         memcpy(r->request->ids, prompt, size.n_prompt * sizeof(*prompt));
         r->request->id = r->id;
-        r->request->drafts = true; /* if the plans have drafts */
+        r->request->drafts = true; /* allowed: a plan may have drafts */
         parse_request(l, o, r->request);
         parse_shift(l, o, r->request);
     }

@@ -1,7 +1,7 @@
 /* server/cli/replay_line.h - parses a line of the journal into a typed record.
  *
- * Every value is checked for its type and range; replay.h checks whether the record makes sense at
- * its place.
+ * Every value is checked for its type and range; replay.h checks that the record is possible at its
+ * place.
  *
  * Thread: any.
  * Memory: the record owns what it holds (replay_record_release).

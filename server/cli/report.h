@@ -39,7 +39,7 @@ struct doctor_report {
 
 void doctor_add(struct doctor_report *r, enum doctor_level level, const char *name,
                 const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* Set what to do about the check that was added last. */
+/* Set the remedy of the check that was added last. */
 void doctor_remedy(struct doctor_report *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -30,14 +30,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long the end waits for a reader of the log. */
+/* Milliseconds for which the end of the process waits for a reader of the log. */
 #define LOG_STOP_MS 1000
 /* Descriptors of the loop, the sockets, the log and the first file; connections are added. */
 #define FDS_TO_BEGIN 12
 
 /* Threads that prepare requests, the same number for texts and for constraints. */
 #define PREPARING_THREADS 2
-/* A second SIGTERM or SIGINT ends the process within a second, whatever it is doing. */
+/* Milliseconds after a second SIGTERM or SIGINT at which the process is ended, whatever it is
+ * doing. */
 #define KILL_AFTER_MS 900
 /* Threads besides libuv's: those that prepare requests, those that load models, one that loads in
  * the background of steps, and those of adapters, of kept responses, of usage, of batches, of the
@@ -106,7 +107,8 @@ static uint32_t load_permille(void *ud)
     return serve_models_permille(&((struct service *)ud)->models);
 }
 
-/* With the batch of a command line the server listens nowhere and has no databases. */
+/* Set the options for a batch of the command line: the server listens nowhere and has no
+ * databases. */
 static void serve_nobody(struct server_options *o, const struct server_batch *batch)
 {
     o->host = o->unix_socket = o->handover_socket = o->api_keys = o->tls_certificate = "";
@@ -189,7 +191,7 @@ static int make_server(struct service *s, const struct server_model *models)
     return 0;
 }
 
-/* From now on signals are taken by their own thread. */
+/* Start the thread that takes signals. */
 static int take_signals(struct service *s)
 {
     const struct stop_signals_options options = {server_tell_to_stop, s->server, KILL_AFTER_MS};
@@ -301,7 +303,7 @@ static int begin_service(struct service *s)
     sandbox_probe("early");
     if (code != EXIT_OK)
         return code;
-    /* Before there are other threads, so that they inherit it. */
+    /* The sandbox is entered before there are other threads, so that they inherit it. */
     if (s->batch == NULL &&
         serve_sandbox_enter(&s->config, s->models.all, s->models.n, &s->models.place, &s->sandbox,
                             s->err, sizeof(s->err)) < 0)
@@ -331,9 +333,8 @@ static int serve(struct service *s)
     rc = server_run(s->server);
     if (rc == ERR_BUSY) /* the load still runs, and uses everything */
         leave_service();
-    serve_models_stop(&s->models); /* for every reason that ended the server, engines must end
-                                    * too */
-    if (rc == ERR_AGAIN) /* a thread uses models, or makes one */
+    serve_models_stop(&s->models); /* the engines must end, however the server ended */
+    if (rc == ERR_AGAIN) /* a thread still uses or loads a model */
         leave_service();
     if (s->code != EXIT_OK)
         return command_fail(s->code, "%s", s->err);

@@ -1,4 +1,4 @@
-/* server/cli/serve.h - runs a server from its settings to its end, for the commands that need one.
+/* server/cli/serve.h - runs a server, from its settings to its end, for several commands.
  *
  * Thread: the main thread.
  * Memory: its own.

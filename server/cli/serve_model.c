@@ -1,11 +1,11 @@
 /* server/cli/serve_model.c - see serve_model.h.
  *
- * served_load() makes the parts of a model in order of their needs: the instance (file, weights,
- * cache, runner) and its draft model, then chat template, adapters, constraints, queue, block
- * store, publisher of KV events, and at last the engine loop with its thread. release_loaded()
- * destroys them in reverse; every part may be missing, so it is also what a failed load calls. The
- * info that the server reads (struct server_model) is filled in two steps: from the settings, and
- * after a load from the parts.
+ * served_load() makes the parts of a model in the order of their dependencies: the instance (file,
+ * weights, cache, runner) and its draft model, then chat template, adapters, constraints, queue,
+ * block store, publisher of KV events, and finally the engine loop with its thread.
+ * release_loaded() destroys them in reverse; every part may be missing, so it is also what a failed
+ * load calls. The info that the server reads (struct server_model) is filled in two steps: from the
+ * settings, and after a load from the parts.
  */
 #include "server/cli/serve_model.h"
 
@@ -47,7 +47,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* Limits of the cache of compiled constraints: one may need a megabyte with a large vocabulary. */
+/* Limits of the cache of compiled constraints, each of which may need a megabyte with a large
+ * vocabulary. */
 #define CONSTRAINT_CACHE_ENTRIES 256
 #define CONSTRAINT_CACHE_BYTES ((size_t)128 << 20)
 #define MAX_ORIGIN ((size_t)1 << 20) /* most bytes of the text for receipts */
@@ -100,7 +101,7 @@ static struct server_model info_before(const struct served *m)
 
 /* ---- KV events ---- */
 
-/* The endpoint of model i by the setting, which has been checked; the host is in *e. */
+/* Return the endpoint of model i for the setting, which has been checked; the host is in *e. */
 static struct kv_event_endpoint endpoint_of(const char *setting, uint32_t i, struct endpoint *e)
 {
     if (setting[0] == '\0' || endpoint_parse(setting, e) < 0)
@@ -154,7 +155,7 @@ static int open_publisher(struct served *m, uint32_t i, char *err, size_t err_le
     return kv_event_publisher_open(&m->publisher, &options, err, err_len);
 }
 
-/* ---- what requests get that say nothing ---- */
+/* ---- defaults of requests ---- */
 
 static int read_request_defaults(struct request_defaults *out, const struct config *c, char *err,
                                  size_t err_len)
@@ -296,7 +297,7 @@ int served_init(struct served *m, const struct config *c, uint32_t i, hub_find_f
 
 /* ---- loading ---- */
 
-/* A thread of the block store that hangs is left behind, with the memory that it uses. */
+/* A thread of the block store that hangs is abandoned, and the memory that it uses is not freed. */
 static void release_loaded(struct served *m)
 {
     engine_loop_destroy(&m->loop);
@@ -304,7 +305,7 @@ static void release_loaded(struct served *m)
     (void)block_store_close(&m->store);
     queue_destroy(&m->queue);
     constraint_cache_destroy(&m->constraint_cache);
-    adapter_set_destroy(&m->adapters); /* no request holds one any more */
+    adapter_set_destroy(&m->adapters); /* no request holds an adapter any more */
     chat_destroy(&m->chat);
     buf_release(&m->receipt_origin);
     instance_draft_release(&m->draft);
@@ -318,7 +319,8 @@ static int make_queue(struct served *m, const struct served_company *company)
         .max_outstanding = max_outstanding,
         .max_tenants = m->engine.sched.max_tenants,
         .n_blocks = m->engine.cache.n_blocks,
-        /* For the events of a step, and for all ends at once when the reader has stopped. */
+        /* Room for the events of a step, and for the ends of all requests at once when the reader
+         * has stopped. */
         .max_events = 2 * m->engine.sched.max_batch_tokens + max_outstanding,
         .wake = company->wake,
         .wake_ud = company->wake_ud,
@@ -583,7 +585,7 @@ uint32_t served_permille(const struct served *m)
 
 /* ---- afterwards ---- */
 
-/* The setting, or by default the pooling of the file. */
+/* Return the pooling of the setting, or by default that of the file. */
 static enum pooling pooling_of(enum config_pooling setting, const struct model_shape *s)
 {
     const bool is_auto = setting == CONFIG_POOLING_AUTO || setting == CONFIG_POOLING_NONE;
@@ -598,8 +600,8 @@ static enum pooling pooling_of(enum config_pooling setting, const struct model_s
     return POOLING_LAST;
 }
 
-/* With one label, it is the score of relevance; with several, the label "yes" is, if there is
- * one. */
+/* Set the labels. If there is one label, it is the score of relevance; of several it is the label
+ * "yes", if there is one. */
 static void complete_labels(struct server_model *f, const struct model *m)
 {
     f->n_labels = m->shape.n_labels;
@@ -668,7 +670,8 @@ void served_join(struct served *m)
 {
     if (m->loop != NULL)
         engine_loop_join(m->loop);
-    kv_event_publisher_stop(m->publisher); /* it wakes the engine, so the queue must still exist */
+    kv_event_publisher_stop(m->publisher); /* it may wake the engine, so the queue must still
+                                            * exist */
 }
 
 void served_flush(struct served *m)

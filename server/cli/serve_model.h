@@ -1,7 +1,7 @@
 /* server/cli/serve_model.h - one model of `quire serve`, from its settings to a running engine.
  *
  * Part of the top level of the program. Each model has its own settings, queue, loop and journal;
- * the compute threads, and the arbiter of turns on them, are shared by all models.
+ * all models share the compute threads and the arbiter that grants turns on them.
  *
  * Thread: served_load() on any, while no thread touches the model but by served_permille(); all
  *         else on the one that starts the program.
@@ -31,7 +31,7 @@ struct served_settings {
 };
 
 struct served {           /* zero is empty */
-    struct config config; /* in force for this model */
+    struct config config; /* settings in force for this model */
     struct server_model info;
     struct instance engine;
     struct instance_draft draft;
@@ -49,8 +49,8 @@ struct served {           /* zero is empty */
     struct buf receipt_origin; /* empty without receipts */
     uint64_t load_us, bytes;   /* duration of its load, and the estimated memory */
     char id[sizeof(((struct instance *)0)->id)];
-    bool is_gone;  /* removed from the settings */
-    bool has_next; /* new settings for the time when it is not loaded: */
+    bool is_gone;  /* the model was removed from the settings */
+    bool has_next; /* `next` has new settings, which take effect when the model is not loaded */
     struct served_settings next;
 };
 
@@ -59,10 +59,11 @@ struct served_company { /* shared by the models; borrowed */
     const struct numa *numa;
     struct engine_arbiter *arbiter; /* NULL: there is only one model */
     uint32_t index;                 /* the model's index */
-    void (*wake)(void *ud);         /* wakes its queue; called by the engine's thread */
+    void (*wake)(void *ud);         /* `wake` of the model's queue; called on the engine thread */
     void *wake_ud;
     const struct store_place *place; /* place of the block store */
-    bool is_beside;                  /* others are served meanwhile, and their steps come first */
+    bool is_beside;                  /* other models are served meanwhile, and their steps have
+                                      * priority */
 };
 
 /* Initialise model i of the settings, without loading it. find: as below. Returns an
@@ -76,18 +77,18 @@ int served_init(struct served *m, const struct config *c, uint32_t i, hub_find_f
 int served_settings_read(struct served_settings *out, const struct config *c, uint32_t i,
                          hub_find_fn *find, char *err, size_t err_len);
 void served_settings_release(struct served_settings *s);
-/* The info that would follow from m->config as it is now. */
+/* Return the info that follows from the present m->config. */
 struct server_model served_info(const struct served *m);
-/* Set the info from m->config, without anything of a load. */
+/* Set the info from m->config, without the values of a load. */
 void served_refresh(struct served *m);
-/* Put m->next into force; the model is not loaded. */
+/* Put m->next into force; the model must not be loaded. */
 void served_take_next(struct served *m);
 
 /* Load it and start its engine thread. Returns an exit_code; if it fails, nothing is loaded. */
 int served_load(struct served *m, const struct served_company *company, char *err, size_t err_len);
 uint32_t served_permille(const struct served *m); /* the progress of a load */
 
-/* Complete the info after a load. */
+/* Add the values of a load to the info. */
 void served_complete(struct served *m);
 
 /* Release everything but what served_init() has made: the engine thread ends, the memory is
@@ -98,7 +99,8 @@ void served_unload(struct served *m);
  * nothing for a model that is not loaded. */
 void served_stop(struct served *m);
 void served_join(struct served *m);
-/* After all have been joined: write the blocks that the engine has offered to the block store. */
+/* Write the blocks that the engine has offered to the block store. Called after served_join() of
+ * all models. */
 void served_flush(struct served *m);
 void served_release(struct served *m);
 

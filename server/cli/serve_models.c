@@ -4,7 +4,7 @@
  * appended. At the start the models with load = start are loaded one by one. Later the I/O thread
  * decides (server/models/model_set.h) and calls the functions of struct server_loader: look, load
  * and unload run on a thread of the pool, loaded and unloaded on the I/O thread, so only one thread
- * has a model at any time. */
+ * uses a model at any time. */
 #include "server/cli/serve_models.h"
 
 #include "config/adapters.h"
@@ -35,7 +35,8 @@ _Static_assert(MODELS_MAX <= SERVER_MAX_MODELS, "the server has room for what se
 
 /* ---- before they are loaded ---- */
 
-/* Names that differ only in bytes that are not UTF-8 are the same in JSON. */
+/* True: another model has the same name. Names that differ only in bytes that are not UTF-8 are
+ * equal in JSON. */
 static bool has_twin(const struct served_names *all, uint32_t i)
 {
     for (uint32_t j = 0; j < i; j++)
@@ -44,7 +45,8 @@ static bool has_twin(const struct served_names *all, uint32_t i)
     return false;
 }
 
-/* Requests name adapters like models, so a name must be unique among both. */
+/* Find a model or adapter with the name. Requests name adapters like models, so a name must be
+ * unique among both. */
 static bool find_name(const struct served_names *all, uint32_t n, uint32_t but, const char *name)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -150,7 +152,7 @@ void serve_models_release(struct serve_models *s)
 
 /* ---- at the start ---- */
 
-/* Memory of the process for a token of a vocabulary, as measured with the largest ones. */
+/* Measured bytes of the process for each token of a vocabulary, with the largest ones. */
 #define TOKEN_BYTES 200
 
 /* Returns the sum of memory that `quire plan` prints. */
@@ -293,7 +295,7 @@ static void look_inside(void *ud)
     l->code = estimate(l->s, l->m, l->err, l->err_len);
 }
 
-/* Find out how much memory a model needs, from the header of its file. */
+/* Estimate the memory of a model from the header of its file. */
 static int look_at_files(void *ud, uint32_t i, uint64_t files, struct server_look *out, char *err,
                          size_t err_len)
 {
@@ -334,7 +336,7 @@ static void unloaded(void *ud, uint32_t i)
     struct serve_models *s = ud;
 
     served_take_next(&s->all[i]);
-    served_refresh(&s->all[i]); /* the parts of the load are gone */
+    served_refresh(&s->all[i]); /* the parts of the load were freed */
     server_set_before(s->server, i, &s->all[i].info);
 }
 

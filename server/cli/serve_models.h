@@ -2,8 +2,8 @@
  * server/models/model_set.h.
  *
  * Those with load = start are loaded one after the other before requests are taken, each with all
- * threads. Later ones are loaded while others are served: what reads a file and packs its weights
- * then runs at a lower priority than the threads that compute steps.
+ * threads. Later ones are loaded while others are served: reading a file and packing its weights
+ * then have a lower priority than computing steps.
  *
  * Thread: each function says which.
  * Memory: owns the models, the compute threads and the arbiter that lends them to engines.
@@ -32,21 +32,21 @@ struct serve_models { /* zero is empty */
     struct engine_arbiter *arbiter; /* NULL: one model */
     struct server *server;
     struct store_place place; /* place of the block store */
-    _Atomic uint64_t memory_limit; /* for all; 0: none; the I/O thread writes it */
+    _Atomic uint64_t memory_limit; /* bytes for all models; 0: no limit; the I/O thread writes it */
     uint64_t process_bytes;   /* memory of the process without a model */
 };
 
 /* On the thread that starts the program: prepare everything that is needed before a load. Returns
  * an exit_code. */
 int serve_models_init(struct serve_models *s, const struct config *c, char *err, size_t err_len);
-/* No thread may run any more. */
+/* Release everything; no thread may use it any more. */
 void serve_models_release(struct serve_models *s);
 
 /* On any thread: make the compute threads, and load the models with load = start. Returns an
  * exit_code. */
 int serve_models_load(struct serve_models *s, const struct config *c, char *err, size_t err_len);
-/* On the I/O thread: the progress of that, in thousandths, as if all took equally long; and its
- * end. */
+/* On the I/O thread: return the progress of serve_models_load(), in thousandths, as if all models
+ * took equally long; complete it. */
 uint32_t serve_models_permille(const struct serve_models *s);
 void serve_models_attach(struct serve_models *s);
 

@@ -1,8 +1,8 @@
 /* server/cli/serve_reload.c - see serve_reload.h.
  *
- * begin_reading() on the I/O thread copies what the reader needs to know of the models;
+ * begin_reading() on the I/O thread copies the data of the models that the reader needs;
  * read_again() on a pool thread parses all settings and prepares `next` for known models, and new
- * models behind the served ones; apply() on the I/O thread then compares and puts them into force.
+ * models after the served ones; apply() on the I/O thread then compares and puts them into force.
  * If reading fails, everything prepared is dropped and the settings in force do not change.
  */
 #include "server/cli/serve_reload.h"
@@ -23,7 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GONE UINT32_MAX /* in `now`: the model was removed from the settings */
+#define GONE UINT32_MAX /* value in now[]: the model was removed from the settings */
 
 struct serve_reload {
     struct serve_reload_options opt;
@@ -32,7 +32,8 @@ struct serve_reload {
     uint32_t n;                              /* models before; */
     char *known[MODELS_MAX];                 /* [n] the text of each model's setting, copied because
                                               * the I/O thread may change it meanwhile */
-    uint32_t n_added;                        /* new models after them, made but not served yet */
+    uint32_t n_added;                        /* new models after the n known ones, made but not
+                                              * served yet */
     uint32_t now[MODELS_MAX];                /* [n] index of the model in the fresh settings */
     struct served_settings next[MODELS_MAX]; /* [n] for those that were not removed */
 };
@@ -80,7 +81,7 @@ static void item_of(const struct served *m, struct model_item *item)
     models_get(m->config.model, 0, item);
 }
 
-/* The index of the model of that name, even if it was removed; or r->n. */
+/* Return the index of the model with that name, even if it was removed; or r->n. */
 static uint32_t find_model_item(const struct serve_reload *r, const char *name,
                                 struct model_item *item)
 {
@@ -107,8 +108,8 @@ static int find_cached(struct model_item *item, char *err, size_t err_len)
     return 0;
 }
 
-/* The Hub is asked only at the start, before the sandbox. A model whose name existed then keeps its
- * path; another one is looked up in the cache only. */
+/* Replace Hub names by paths. The Hub is asked only at the start, before the sandbox is entered: a
+ * model whose name existed then keeps its path; a new one is looked up only in the cache. */
 static int keep_fetched(struct serve_reload *r, char *err, size_t err_len)
 {
     const char *text = r->fresh.model;
@@ -157,7 +158,7 @@ static int read_model(struct serve_reload *r, uint32_t i, char *err, size_t err_
     return served_init(&m->all[r->n + r->n_added++], &r->fresh, i, hub_cached, err, err_len);
 }
 
-/* Check the names of the models as they will be. */
+/* Check the names of the models after the change. */
 static int check_names(const struct serve_reload *r, char *err, size_t err_len)
 {
     const struct served *all = r->opt.models->all;
@@ -188,7 +189,7 @@ static int read_fresh(struct serve_reload *r, char *err, size_t err_len)
     return check_names(r, err, err_len) == EXIT_OK ? 0 : ERR_INVAL;
 }
 
-/* On the I/O thread: copy what the reading thread needs to know of the models. */
+/* On the I/O thread: copy the data of the models that the reading thread needs. */
 static int begin_reading(void *ud)
 {
     struct serve_reload *r = ud;
@@ -253,7 +254,7 @@ static void apply_server(struct serve_reload *r)
     server_set_memory_limit(r->opt.models->server, c->memory_limit);
 }
 
-/* Whether the model must be loaded again. Settings that take effect at once are applied here; those
+/* True: the model must be loaded again. Settings that take effect at once are applied here; those
  * that need a restart keep their old values. */
 static bool differs(struct served *m, struct served_settings *next)
 {

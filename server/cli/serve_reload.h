@@ -3,12 +3,12 @@
  *
  * A model whose section or path has changed gets its new settings when its requests have ended and
  * it has been unloaded; it is loaded again if it was loaded before. load, idle_unload, keep_loaded,
- * share, max_queue_ms and request_timeout take effect at once. Of the server's settings
- * memory_limit and models_dir can change; others, and a model's that need a restart, are named in
- * the log.
+ * share, max_queue_ms and request_timeout take effect at once. Of the server's settings only
+ * memory_limit and models_dir can change; changes of others, and of a model's settings that need a
+ * restart, are logged.
  *
  * Thread: reading on a thread of a pool, one at a time; applying on the I/O thread.
- * Memory: what was read, until it is applied.
+ * Memory: the new settings, until they are applied.
  */
 #ifndef SERVER_CLI_SERVE_RELOAD_H
 #define SERVER_CLI_SERVE_RELOAD_H
@@ -21,7 +21,7 @@ struct serve_reload;
 
 struct serve_reload_options { /* borrowed */
     struct serve_models *models;
-    struct config *config; /* in force, of the server */
+    struct config *config; /* the server's settings in force */
     int argc;
     char *const *argv; /* arguments of the command line */
 };

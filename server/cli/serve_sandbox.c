@@ -1,8 +1,8 @@
 /* server/cli/serve_sandbox.c - see serve_sandbox.h.
  *
- * It goes through the settings of the server and of all models, and adds each path that is used
- * after the start with the rights that are needed: read, change or remove. Then it enters the
- * sandbox. A new setting with a path needs a line here, or the server cannot use the path.
+ * It reads the settings of the server and of all models, and adds each path that is used after the
+ * start with the rights that are needed: read, change or remove. Then it enters the sandbox. A new
+ * setting with a path needs a line here, or the server cannot use the path.
  */
 #include "server/cli/serve_sandbox.h"
 
@@ -33,7 +33,7 @@ static bool is_file_of_template(const char *setting)
 static void add_weights(struct sandbox_paths *p, const struct config *c, const char *path)
 {
     sandbox_read(p, path);
-    if (c->load != CONFIG_LOAD_START) /* another file may have that path when it is read */
+    if (c->load != CONFIG_LOAD_START) /* the path may name another file when the model is loaded */
         sandbox_read_replaced(p, path);
     if (strcmp(c->weight_cache, "on") == 0) {
         sandbox_allow_folder_of(p, path, LANDLOCK_CHANGE);
@@ -41,8 +41,8 @@ static void add_weights(struct sandbox_paths *p, const struct config *c, const c
     }
 }
 
-/* Allow what loads of a model need: models are loaded after this, with caches and swap files that
- * are created then. The journal is already open. */
+/* Allow the paths that the load of a model needs: models are loaded inside the sandbox, and create
+ * caches and swap files then. The journal is already open. */
 static void allow_model(struct sandbox_paths *p, const struct config *c)
 {
     struct model_item item;
@@ -60,7 +60,7 @@ static void allow_model(struct sandbox_paths *p, const struct config *c)
     sandbox_allow_folder_of(p, c->swap_file, LANDLOCK_CHANGE);
 }
 
-/* Adapters are read again whenever they were dropped from memory. */
+/* Allow reading adapters, which are read again after they were evicted. */
 static void add_adapters(struct sandbox_paths *p, const struct config *c)
 {
     const char *list = c->adapters;
@@ -105,7 +105,8 @@ static void add_hub(struct sandbox_paths *p, const struct served *models, uint32
     explicit_bzero(place.token, sizeof(place.token));
 }
 
-/* Allow what is read again on SIGHUP, opened again on SIGUSR1, and removed at the end. */
+/* Allow the files that are read again on SIGHUP, opened again on SIGUSR1, and removed at the
+ * end. */
 static void add_server(struct sandbox_paths *p, const struct config *c)
 {
     if (config_path(c) != NULL)

@@ -1,8 +1,8 @@
-/* server/cli/serve_sandbox.h - finds the rights that `quire serve` needs after its start from the
+/* server/cli/serve_sandbox.h - derives the rights that `quire serve` needs after its start from the
  * settings, and enters the sandbox.
  *
  * Thread: the main thread, while it is the only one.
- * Memory: none that stays.
+ * Memory: none afterwards.
  */
 #ifndef SERVER_CLI_SERVE_SANDBOX_H
 #define SERVER_CLI_SERVE_SANDBOX_H

@@ -69,7 +69,7 @@ static void take_limit(const char *root, const char *path, uint64_t *least)
         *least = limit;
 }
 
-/* Every group from the process's own up to the root may set a limit; the least one counts. */
+/* Return the least limit of all groups from the process's own up to the root. */
 uint64_t system_file_memory_limit(const char *root)
 {
     char text[4096], group[2048] = "", path[PATH_BYTES];

@@ -57,7 +57,8 @@ struct lines {
     uint32_t number;
 };
 
-/* The next line that is not empty; a file with one JSON object of several lines is one line. */
+/* Return the next line that is not empty; a file with one JSON object of several lines is one
+ * line. */
 static bool next_line(struct lines *l, const char **text, size_t *n)
 {
     while (l->at < l->end) {
@@ -131,8 +132,9 @@ static void flags_of(const char *text, size_t n, struct flags *f)
     cJSON_Delete(json);
 }
 
-/* The last value of a setting counts: those of the receipt come first, then the command line, and
- * at last settings that switch off the rest of a server, as one may be running. */
+/* Load the settings. The last value of a setting counts: first those of the receipt, then the
+ * command line, and finally settings that turn off the other parts of a server, because one may be
+ * running. */
 static int load_config(struct config *c, int argc, char **argv, struct flags *f, bool *done)
 {
     static const char *const own[] = {"--receipts=on",   "--journal=",   "--kv-store=",
@@ -149,7 +151,7 @@ static int load_config(struct config *c, int argc, char **argv, struct flags *f,
     for (int i = 1; i < argc; i++)
         all[n++] = argv[i];
     for (int i = 0; i < n_own; i++)
-        all[n++] = (char *)(uintptr_t)own[i]; /* they are only read */
+        all[n++] = (char *)(uintptr_t)own[i]; /* the texts are only read */
     code = command_config(c, n, all, print_verify_help, done);
     mem_free(all);
     return code;

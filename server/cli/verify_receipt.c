@@ -64,7 +64,7 @@ static double receipt_number(const cJSON *object, const char *name, double other
     return cJSON_IsNumber(item) ? item->valuedouble : otherwise;
 }
 
-/* A whole number >= 0; otherwise the given value. */
+/* Return an integer >= 0; `otherwise` if the item is none. */
 static int64_t whole_of(const cJSON *item, int64_t otherwise)
 {
     const double x = cJSON_IsNumber(item) ? item->valuedouble : -1;
@@ -254,8 +254,8 @@ static bool is_consistent(struct verifier *v, const cJSON *choice, const struct 
     return false;
 }
 
-/* The first remaining request with the choice's prompt: choices of one prompt differ only in their
- * seeds, and with best_of their indexes differ. NULL: there is none. */
+/* Find the first remaining request with the choice's prompt; NULL: there is none. Choices of one
+ * prompt differ only in their seeds, and with best_of in their indexes. */
 static struct request **find_request(struct verifier *v, const cJSON *choice,
                                      const struct api_request *p)
 {

@@ -10,7 +10,7 @@
 
 struct simulate_options;
 
-#define WHAT_IF_MAX 32 /* times that it may be given */
+#define WHAT_IF_MAX 32 /* most times that the option may be given */
 
 /* The names that can be set, for --help. */
 #define WHAT_IF_NAMES                                                                              \

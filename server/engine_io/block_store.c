@@ -27,9 +27,9 @@
 #include <time.h>
 
 #define OFFERS 1024        /* records that may wait to be written */
-#define NAMES 64           /* looked up at a time */
-#define TICK_MS 1000       /* between two attempts at a store that does not answer */
-#define IDLE_TICK_MS 60000 /* for a store that answers */
+#define NAMES 64           /* records that are looked up at a time */
+#define TICK_MS 1000       /* ms between two attempts at a store that does not answer */
+#define IDLE_TICK_MS 60000 /* ms between two calls of tidy() if the store answers */
 #define LOG_EVERY_MS 60000
 #define JOIN_MS 2000
 #define RATE_NAP_MS 20
@@ -48,7 +48,8 @@ struct block_store {
     struct block_offers *offers;
     struct prefix_fetch *fetch;
     struct worker reader, writer;
-    uint64_t paid_until_ms; /* the writer's: until then past writes use up write_rate */
+    uint64_t paid_until_ms; /* used by the writer: time until which earlier writes use up
+                             * write_rate */
     atomic_bool stops, hurries; /* hurries: write at any rate */
     atomic_bool is_writing;     /* the writer works on an offer */
 };
@@ -76,8 +77,8 @@ static void note_error(struct block_store *s, struct worker *w, enum store_count
              log_quote(reason, sizeof(reason), why), prefix_fetch_count(s->fetch, what));
 }
 
-/* Note the result of a backend's call. When a store answers again, offers made meanwhile were not
- * written, and its records may be lost: let the engine offer them again. */
+/* Note the result of a backend's call. When a store answers again, let the engine offer all records
+ * again: those offered meanwhile were not written, and the store may have lost others. */
 static void note_result(struct block_store *s, struct worker *w, int64_t rc, bool is_write)
 {
     const bool has_failed = rc < 0 && rc != ERR_NOENT;
@@ -199,7 +200,8 @@ static void *read_main(void *ud)
         start = clock_us();
         n = work.is_probe ? probe(s, &work) : read_records(s, &work);
         prefix_fetch_add(s->fetch, STORE_READ_US, clock_us() - start);
-        if (atomic_load(&s->stops)) /* the call may have hung: the other parts may be gone by now */
+        if (atomic_load(&s->stops)) /* the call may have hung, and the rest of the store may be
+                                     * freed already */
             break;
         prefix_fetch_work_done(s->fetch, &work, n, clock_us() - start);
     }
@@ -323,7 +325,8 @@ static int open_parts(struct block_store *s)
 
     if (rc == 0)
         rc = prefix_fetch_create(&s->fetch, &fetch);
-    if (rc == 0) { /* assumed to answer until a call fails, so that the first request can use it */
+    if (rc == 0) { /* the store is assumed to answer until a call fails, so that the first request
+                    * can use it */
         prefix_fetch_set(s->fetch, STORE_UP, 1);
         rc = open_worker(s, &s->reader);
     }

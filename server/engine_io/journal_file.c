@@ -28,8 +28,8 @@ struct journal_file {
     struct journal *journal;
     int fd;
     bool is_busy;
-    uint64_t begin_us;  /* of the write under way */
-    uint64_t failed_us; /* when the latest write failed; 0: it did not */
+    uint64_t begin_us;  /* clock_us() at which the running write began */
+    uint64_t failed_us; /* time at which the latest write failed; 0: it did not */
     uint64_t n_dropped; /* lines that had been lost before the first failure */
     uv_fs_t write;
     uv_loop_t *loop;
@@ -75,8 +75,8 @@ int journal_file_open(struct journal_file **out, const char *path, struct journa
 
 static void write_rest(struct journal_file *f);
 
-/* The rest of the chunk is written later, and new lines stay in the journal's ring. When that is
- * full the journal records how many lines are missing. */
+/* The rest of the chunk is written later, and new lines stay in the journal's ring. When the ring
+ * is full the journal records how many lines are missing. */
 static void note_failure(struct journal_file *f, int error)
 {
     if (f->failed_us == 0) {

@@ -1,14 +1,14 @@
 /* server/engine_io/store_folder.c - records as files of a folder; see store_backend.h.
  *
  * A record is the file XX/NAME.kv, XX being the first two digits of its name. It is written under
- * another name beside it and renamed: a reader sees all of it or nothing, on a network's file
- * system too, and there are no locks. Nothing is synced: a record that a crash has left incomplete
- * fails its checksum, and is removed.
+ * another name beside it and renamed: a reader sees the whole record or none, on a network file
+ * system too, without locks. Nothing is synced: a record that a crash has left incomplete fails its
+ * checksum, and is removed.
  *
  * Budget: the writer sums up the folder from time to time, and when it is above the budget removes
  * the least recently used files until nine tenths of it are left. A file's time of modification is
- * that of its latest use, give or take a minute. Other servers may do so at the same time: a file
- * that is gone already is not an error.
+ * that of its latest use, give or take a minute. Other servers may do the same at the same time: a
+ * file that does not exist any more is not an error.
  */
 #include "server/engine_io/store_backend.h"
 
@@ -31,17 +31,19 @@
 #define SUFFIX ".kv"
 #define PART_PREFIX ".part-"
 #define TOUCH_AFTER_MS 60000  /* uses within a minute count as one */
-#define PART_AFTER_MS 3600000 /* age of a part whose writer has died */
-#define SUM_EVERY_MS 300000   /* since others write and remove too */
-#define SUM_PARTS 20          /* also when this part of the budget was written here */
-#define BUCKETS (48 * 16)     /* of ages in ms: 16 for each power of two */
+#define PART_AFTER_MS 3600000 /* ms after which an unfinished file counts as abandoned */
+#define SUM_EVERY_MS 300000   /* ms between two sums, because other servers write and remove files
+                               * too */
+#define SUM_PARTS 20          /* the folder is also summed up when 1 / SUM_PARTS of the budget was
+                               * written here */
+#define BUCKETS (48 * 16)     /* buckets of ages in ms: 16 for each power of two */
 
 struct store_folder {
     struct store_backend base;
     int fd;                    /* of the folder */
-    uint64_t max_bytes, bytes; /* bytes: as far as is known here */
-    uint64_t summed_ms;        /* when the folder was summed up; 0: never */
-    uint64_t new_bytes;        /* written here since then */
+    uint64_t max_bytes, bytes; /* bytes: as this process knows it */
+    uint64_t summed_ms;        /* time at which the folder was summed up; 0: never */
+    uint64_t new_bytes;        /* bytes written by this process since then */
     uint64_t n_written;
 };
 
@@ -56,7 +58,7 @@ static void path_of(char path[KV_RECORD_NAME + 16], const char *name)
     snprintf(path, KV_RECORD_NAME + 16, "%.2s/%s" SUFFIX, name, name);
 }
 
-static uint64_t now_ms(void) /* on the clock of files' times */
+static uint64_t now_ms(void) /* ms of the clock that file times use */
 {
     struct timespec t;
 
@@ -69,7 +71,7 @@ static uint64_t age_ms(const struct stat *st, uint64_t now)
     const uint64_t at =
         (uint64_t)st->st_mtim.tv_sec * 1000 + (uint64_t)st->st_mtim.tv_nsec / 1000000;
 
-    return now > at ? now - at : 0; /* another machine's clock may be ahead */
+    return now > at ? now - at : 0; /* 0: another machine's clock may be ahead */
 }
 
 /* ---- records ---- */
@@ -100,8 +102,8 @@ static int64_t read_record(int fd, uint8_t *buf, size_t size)
     return n < (int64_t)size ? n : n + (read(fd, &more, 1) > 0);
 }
 
-/* Set the time of use, so that the file is removed later. Fails for another user's file: then its
- * owner does that. */
+/* Set the file's time of use, so that it is removed later. Fails for another user's file, which
+ * only its owner's process updates. */
 static void touch(int fd)
 {
     struct stat st;
@@ -144,7 +146,7 @@ static int folder_put(struct store_backend *b, const char *name, const uint8_t *
         return fail_folder(f, "cannot make", name);
     if (file_write(fd, bytes, n, FILE_POSITION) < 0)
         rc = fail_folder(f, "cannot write", name);
-    if (close(fd) < 0 && rc == 0) /* a network's file system reports errors here */
+    if (close(fd) < 0 && rc == 0) /* a network file system may report errors at close() */
         rc = fail_folder(f, "cannot write", name);
     /* Not synced, which would cost more than a record saves: a record that a power failure has cut
      * fails its checksum, is removed, and is computed again. */
@@ -169,7 +171,7 @@ static int folder_remove(struct store_backend *b, const char *name)
 
 /* ---- the budget ---- */
 
-/* The bucket of an age: the older, the higher. */
+/* Return the bucket of an age: the older, the higher. */
 static unsigned age_bucket(uint64_t ms)
 {
     const unsigned log = 63u - (unsigned)__builtin_clzll(ms | 1);
@@ -183,9 +185,10 @@ struct folder_sum {
     uint64_t now;
     uint64_t bytes[BUCKETS];
     uint64_t total, target;
-    unsigned cut; /* files to remove: all above this bucket, and in it as many as needed */
+    unsigned cut; /* files to remove: all in buckets above this one, and as many of this one as
+                   * needed */
     int n_removed;
-    bool removes; /* the second pass */
+    bool removes; /* second pass: files are removed */
 };
 
 static void see_file(struct folder_sum *s, int dir, const char *name)
@@ -232,7 +235,8 @@ static void see_all(const struct store_folder *f, struct folder_sum *s)
     }
 }
 
-/* Choose the bucket from which on files are removed: the oldest that make up the excess. */
+/* Choose the bucket from which on files are removed, so that the oldest files that make up the
+ * excess are. */
 static void choose_cut(struct folder_sum *s)
 {
     uint64_t kept = s->total;

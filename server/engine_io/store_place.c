@@ -55,7 +55,7 @@ static bool starts_with(const char *text, const char *with, const char **rest)
     return strncmp(text, with, n) == 0;
 }
 
-/* Parse digits up to `most`, with nothing after them; -1: something else. */
+/* Parse digits up to `most`, with nothing after them; -1: the text is not such a number. */
 static long place_number(const char *text, long most)
 {
     char *end;
@@ -173,7 +173,7 @@ static int make_folders(const struct store_place *p, char *err, size_t err_len)
     return 0;
 }
 
-/* Publish the secret unless there is one: link() replaces nothing, other than a rename. */
+/* Publish the secret unless there is one: unlike a rename, link() does not replace a file. */
 static int share_file(const struct store_place *p, const char *offered, char *secret, size_t size,
                       char *err, size_t err_len)
 {

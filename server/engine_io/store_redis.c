@@ -2,12 +2,12 @@
  * store_backend.h.
  *
  * The key of a record is quire:kv:NAME. The server's maxmemory and maxmemory-policy (allkeys-lru)
- * decide how much is kept, and which records are evicted. After an error the connection is closed,
- * and tried again after a time that doubles from a second to half a minute; until then every call
- * answers ERR_BUSY at once.
+ * decide how many records are kept, and which are evicted. After an error the connection is closed,
+ * and opened again after a pause that doubles from a second to half a minute; until then every call
+ * returns ERR_BUSY at once.
  *
  * The server is not trusted: an answer that is a list, that is longer than what was asked for, or
- * that takes longer than its bytes may, is an error like any other. hiredis would accept them all.
+ * that takes too long for its size, is an error. hiredis would accept all of these.
  */
 #include "server/engine_io/store_redis.h"
 
@@ -27,15 +27,17 @@
 #define KEY "quire:kv:%s"
 #define FIRST_PAUSE_MS 1000
 #define LONGEST_PAUSE_MS 30000
-#define MORE_BYTES ((size_t)64 << 10) /* of an answer: words, errors, what stands before a value */
-#define BYTES_PER_MS 4096             /* of a network that is worth a block store */
+#define MORE_BYTES ((size_t)64 << 10) /* bytes of an answer besides its value: words, errors,
+                                       * lengths */
+#define BYTES_PER_MS 4096             /* least speed of a network for which a block store is
+                                       * useful */
 
 struct store_redis {
     struct store_backend base;
     const struct store_place *place;
     redisContext *c; /* NULL: not connected */
     redisReplyObjectFunctions answers;
-    uint64_t retry_at_ms; /* not before; 0: at once */
+    uint64_t retry_at_ms; /* time before which it is not opened again; 0: any time */
     uint64_t pause_ms;
 };
 
@@ -58,8 +60,8 @@ static int fail_redis(struct store_redis *r, const char *what, const char *why)
     return ERR_IO;
 }
 
-/* Refuse lists: no answer to our commands is one, and "*1000000000" would allocate memory for
- * it. */
+/* Refuse lists: no answer to the commands used here is one, and "*1000000000" would make hiredis
+ * allocate memory for it. */
 #if HIREDIS_MAJOR > 0
 static void *refuse_list(const redisReadTask *task, size_t n)
 #else
@@ -116,7 +118,8 @@ static redisReply *receive_reply(struct store_redis *r, const char *what, size_t
     return NULL;
 }
 
-/* The time until which a command and its answer, of `bytes` bytes together, must have passed. */
+/* Return the time by which a command and its answer, of `bytes` bytes together, must be
+ * complete. */
 static uint64_t reply_end(const struct store_redis *r, size_t bytes)
 {
     return clock_ms() + r->place->timeout_ms + bytes / BYTES_PER_MS;
@@ -182,7 +185,7 @@ static int connect_now(struct store_redis *r)
     return greet(r);
 }
 
-/* An answer came: forget the pause. */
+/* Called when an answer has come: reset the pause. */
 static void went_well(struct store_redis *r)
 {
     r->pause_ms = r->retry_at_ms = 0;
@@ -259,7 +262,7 @@ static int redis_remove(struct store_backend *b, const char *name)
     return rc < 0 ? rc : done(ask_redis(r, "DEL", 0, "DEL " KEY, name));
 }
 
-/* Reconnect, if need be, when the server answers again. */
+/* Reconnect if there is no connection and the pause is over. */
 static int redis_tidy(struct store_backend *b, uint64_t *bytes)
 {
     struct store_redis *r = (struct store_redis *)b;

@@ -1,4 +1,5 @@
-/* server/engine_io/store_redis.h - functions that a place in Redis needs before there is a backend.
+/* server/engine_io/store_redis.h - functions for a store in Redis that are needed before its
+ * backend is open.
  *
  * Thread: any.
  * Memory: none.
@@ -11,10 +12,10 @@
 
 struct store_place;
 
-/* Whether hiredis is built in. */
+/* True: this build has hiredis. */
 bool store_redis_is_built(void);
-/* Get the text that all servers share: `offered` becomes it, if there is none yet. ERR_IO with a
- * sentence in `why`. */
+/* Get the secret that all servers share; `offered` becomes the secret if there is none yet. ERR_IO
+ * with a sentence in `why`. */
 int store_redis_secret(const struct store_place *place, const char *offered, char *secret,
                        size_t size, char *why, size_t why_len);
 

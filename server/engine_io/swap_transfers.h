@@ -2,7 +2,7 @@
  * loop's thread pool.
  *
  * The engine passes transfers through the queue and never waits for a disk. Two run at a time, so
- * that some of libuv's threads are left for other models and for the journal.
+ * that other models and the journal can use libuv's other threads.
  *
  * Thread: the loop's.
  * Memory: none but the struct.
@@ -21,7 +21,7 @@
 struct queue;
 struct swap_store;
 
-struct swap_transfers { /* zero, with `loop`, `queue` and `store` set, is ready */
+struct swap_transfers { /* zero, with `loop`, `queue` and `store` set, is a valid start */
     uv_loop_t *loop;
     struct queue *queue;
     struct swap_store *store; /* must outlive the last transfer */
@@ -30,14 +30,14 @@ struct swap_transfers { /* zero, with `loop`, `queue` and `store` set, is ready 
         uv_work_t work;
         struct swap_io io;
         int rc;
-        uint64_t begin_us; /* when it was passed to the thread pool */
+        uint64_t begin_us; /* clock_us() at which the transfer was passed to the thread pool */
         uint64_t us;
     } jobs[SWAP_TRANSFERS_JOBS];
 };
 
-/* Begin transfers that wait. Called on each wake. */
+/* Begin waiting transfers. Called on each wake of the loop. */
 void swap_transfers_pump(struct swap_transfers *s);
-/* When the oldest transfer under way began; 0: none is. */
+/* Return the clock_us() at which the oldest running transfer began; 0: none runs. */
 uint64_t swap_transfers_oldest_us(const struct swap_transfers *s);
 bool swap_transfers_is_idle(const struct swap_transfers *s);
 

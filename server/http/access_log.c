@@ -1,7 +1,7 @@
 /* server/http/access_log.c - see access_log.h.
  *
  * A record is counted by references: access_begin() takes the connection's, access_ref() one for
- * the job that works for the call. Whoever drops the last one, on the I/O thread, formats the line
+ * the job that works for the call. Dropping the last reference, on the I/O thread, formats the line
  * and frees the record. Nothing is allocated when the log level leaves the line out.
  */
 #include "server/http/access_log.h"
@@ -59,9 +59,9 @@ static uint64_t after(uint64_t later, uint64_t earlier)
     return later > earlier ? later - earlier : 0;
 }
 
-/* The engine's times are counted from the arrival and follow each other, so its end is their sum.
- * An answer that was never delivered, because the client had disconnected, was ready when the work
- * ended. */
+/* The engine's four times follow each other without gaps, so the engine ended at arrival + their
+ * sum. If the client disconnected first, the exchange ended when the answer was complete
+ * (ready_us), and write_blocked_ms is 0. */
 static void format_work(const struct access *a, char *out, size_t size)
 {
     const struct access_work *w = &a->work;
@@ -84,7 +84,7 @@ static void format_work(const struct access *a, char *out, size_t size)
              w->finish);
 }
 
-/* The method, quoted unless it is a plain word: a client may send any bytes. */
+/* Return the method, quoted unless it is a plain word: a client may send any bytes. */
 static const char *method_of(const struct access *a, char *buf, size_t size)
 {
     const bool is_plain = a->method[0] != '\0' &&

@@ -1,9 +1,9 @@
 /* server/http/answer.c - see answer.h.
  *
- * Both ways out, libmicrohttpd's response and answer_write_now(), take the exchange's headers from
- * one function, each_header(), with a callback that adds a header to a response or to a text. A
- * small answer is a static buffer of libmicrohttpd's, so that it goes out in one packet with its
- * head; a larger one and a stream are pulled by a content reader.
+ * Both ways of sending, libmicrohttpd's response and answer_write_now(), get the exchange's headers
+ * from one function, each_header(), with a callback that adds a header to a response or to a text.
+ * A small answer is a static buffer of libmicrohttpd's, so that it goes out in one packet with its
+ * head; libmicrohttpd reads a larger one or a stream through a content reader.
  */
 #include "server/http/answer.h"
 
@@ -14,8 +14,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
-/* The block in which libmicrohttpd reads a stream over HTTP/1.0, which has no chunks; a chunk of
- * HTTP/1.1 fills its own buffer. */
+/* Bytes of a block in which libmicrohttpd reads a stream over HTTP/1.0, which has no chunks. Over
+ * HTTP/1.1 a chunk fills the connection's buffer. */
 #define STREAM_BLOCK ((size_t)4 << 10)
 
 static struct MHD_Response *make_response(struct http_call *call, MHD_ContentReaderCallback read,
@@ -65,7 +65,7 @@ int answer_queue(struct MHD_Connection *c, struct http_call *call, MHD_ContentRe
         return ERR_NOMEM;
     is_queued = each_header(call, add_to_response, response) &&
                 MHD_queue_response(c, (unsigned)call->status, response) == MHD_YES;
-    MHD_destroy_response(response); /* the connection holds its own reference */
+    MHD_destroy_response(response); /* the connection holds a reference of its own to it */
     call->has_head_sent = is_queued;
     return is_queued ? 0 : ERR_NOMEM;
 }

@@ -1,9 +1,9 @@
-/* server/http/answer.h - an exchange's answer, as libmicrohttpd sends it.
+/* server/http/answer.h - passes an exchange's answer to libmicrohttpd.
  *
  * libmicrohttpd sends a whole answer of at most ANSWER_SMALL bytes from the exchange's own buffer,
  * with its head in one packet. It asks a content reader for the blocks of a larger one, and of a
- * stream, so that the reader sees what the client takes. It adds Date, the framing (Content-Length
- * or chunks) and, where the client cannot keep the connection, Connection: close.
+ * stream, so that the reader knows how much the client has taken. It adds Date, the framing
+ * (Content-Length or chunks) and, where the client cannot keep the connection, Connection: close.
  *
  * Thread: the loop's.
  * Memory: libmicrohttpd's response, which borrows the exchange's buffer: the exchange must live

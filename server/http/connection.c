@@ -1,7 +1,7 @@
 /* server/http/connection.c - see connection.h.
  *
  * The states of one connection: the phase says which part of a request is under way, and
- * libmicrohttpd's callbacks (on_target, on_access, on_completed, on_notify) move it on. The time
+ * libmicrohttpd's callbacks (on_target, on_access, on_completed, on_notify) change it. The time
  * limit follows from phase and flags alone (timeout_of()), and is set again after each step. A
  * callback that has used up its time suspends the connection and puts it on the group's `woken`
  * list (is_put_off()), which continues it in the loop's next turn (promise P11).
@@ -64,14 +64,14 @@ static enum timeout_kind timeout_of(const struct connection *cn)
     return TIMEOUT_NONE;
 }
 
-/* Start the time limit of what the connection waits for; a connection that still waits for the same
+/* Start the time limit of the present kind of waiting; a connection that still waits for the same
  * keeps its limit. */
 static void set_time_limit(struct connection *cn)
 {
     const enum timeout_kind kind = timeout_of(cn);
 
     if (kind == TIMEOUT_IDLE && cn->timeout.kind == TIMEOUT_HEAD)
-        return; /* its next head has begun (connections.c) */
+        return; /* its next head has begun, and has the limit of heads (connections.c) */
     if (kind != cn->timeout.kind)
         cn->n_moved = 0;
     timeout_set(&cn->group->timeouts, &cn->timeout, kind);
@@ -117,8 +117,8 @@ void connection_rest(struct connection *cn)
     suspend_connection(cn);
 }
 
-/* Whether the callback under way has used up its time: then this connection continues in the loop's
- * next turn. */
+/* True: the running callback has used up its time, and this connection continues in the loop's next
+ * turn. */
 static bool is_put_off(struct connection *cn)
 {
     if (!loop_guard_is_due(cn->group->opt.loop))
@@ -190,7 +190,8 @@ static void connection_free(struct connection *cn)
     group->opt.closed(group->opt.ud);
 }
 
-/* Shut the socket down: libmicrohttpd then reads its end and closes the connection. */
+/* Shut the socket down: libmicrohttpd then reads the end of the stream and closes the
+ * connection. */
 void connection_close(struct connection *cn)
 {
     if (cn->mhd == NULL) {
@@ -208,7 +209,7 @@ void connection_close(struct connection *cn)
     daemon_ask(cn->daemon);
 }
 
-/* Send the answer beside libmicrohttpd, which still reads the request, and linger. */
+/* Write the answer without libmicrohttpd, which still reads the request, and linger. */
 static void answer_now(struct connection *cn)
 {
     answer_write_now(cn->mhd, cn->fd, cn->call);
@@ -235,14 +236,15 @@ void connection_fail(struct connection *cn, int status, const char *why)
         connection_close(cn);
         return;
     }
-    if (cn->call->state == CALL_RECEIVING) /* else the handler's answer is sent */
+    if (cn->call->state == CALL_RECEIVING) /* in other states the handler's answer is sent */
         exchange_refuse(cn->call, status, NULL, why);
     answer_now(cn);
 }
 
 /* ---- the answer ---- */
 
-/* libmicrohttpd's content reader: the next block, after all earlier ones have been sent. */
+/* Content reader for libmicrohttpd: return the next block. Called after all earlier ones have been
+ * sent. */
 static ssize_t read_answer(void *ud, uint64_t at, char *out, size_t max)
 {
     struct connection *cn = ud;
@@ -269,8 +271,8 @@ static ssize_t read_answer(void *ud, uint64_t at, char *out, size_t max)
     return (ssize_t)n;
 }
 
-/* Whether the answer still has to be computed, which is not done for a client that has
- * disconnected; a complete answer is sent all the same. */
+/* True: the client has disconnected, and the answer still has to be computed, which is not done
+ * then. A complete answer is sent nevertheless. */
 static bool is_in_vain(const struct connection *cn)
 {
     const struct http_call *call = cn->call;
@@ -279,7 +281,8 @@ static bool is_in_vain(const struct connection *cn)
                             (call->state == CALL_STREAMING && !call->is_head));
 }
 
-/* Send what there is of the answer, or suspend until its handler has begun it. False: close. */
+/* Send the bytes of the answer that exist, or suspend until its handler has begun it. False: the
+ * connection is to be closed. */
 static bool go_on_answering(struct connection *cn)
 {
     struct http_call *call = cn->call;
@@ -304,7 +307,7 @@ static bool go_on_answering(struct connection *cn)
 
 /* ---- the request ---- */
 
-/* Send a refusal without waiting for the body, which the client would send all the same. */
+/* Send a refusal without waiting for the body. */
 static bool refuse_now(struct connection *cn)
 {
     cn->call->closes = true;
@@ -331,8 +334,9 @@ static bool begin_exchange(struct connection *cn, const char *method, const char
     return head_must_answer_now(cn->call) ? refuse_now(cn) : true;
 }
 
-/* libmicrohttpd passes the next chunk even to a connection that has just been suspended, and offers
- * again what was not taken. A body that is far too large is answered at once. */
+/* Take bytes of the body. libmicrohttpd passes the next chunk even to a connection that has just
+ * been suspended, and passes bytes that were not taken again. A body that is far too large is
+ * answered at once. */
 static bool take_body(struct connection *cn, const char *bytes, size_t *n)
 {
     const size_t taken = *n;
@@ -384,7 +388,7 @@ static bool go_on_with_request(struct connection *cn, const char *method, const 
 
 /* ---- libmicrohttpd's callbacks ---- */
 
-/* The request line is complete. */
+/* Called when the request line is complete. */
 static void *on_target(void *ud, const char *target, struct MHD_Connection *c)
 {
     struct connection *cn = connection_of(c);
@@ -397,7 +401,8 @@ static void *on_target(void *ud, const char *target, struct MHD_Connection *c)
     return cn;
 }
 
-/* The head is complete, or more of the body is. MHD_NO closes the connection without an answer. */
+/* Called when the head is complete, and when more of the body has come. MHD_NO closes the
+ * connection without an answer. */
 static enum MHD_Result on_access(void *ud, struct MHD_Connection *c, const char *url,
                                  const char *method, const char *version, const char *bytes,
                                  size_t *n, void **slot)
@@ -413,7 +418,7 @@ static enum MHD_Result on_access(void *ud, struct MHD_Connection *c, const char 
     return goes_on ? MHD_YES : MHD_NO;
 }
 
-/* libmicrohttpd may have refused the body and sent its own answer: log that status. */
+/* Log the status of libmicrohttpd's own answer, if it has refused the body. */
 static void note_refusal(struct connection *cn)
 {
     const union MHD_ConnectionInfo *info =
@@ -425,7 +430,8 @@ static void note_refusal(struct connection *cn)
     cn->call->has_head_sent = true;
 }
 
-/* The answer was sent, the client disconnected, or libmicrohttpd refused the request. */
+/* Called when the answer was sent, the client disconnected, or libmicrohttpd refused the
+ * request. */
 static void on_completed(void *ud, struct MHD_Connection *c, void **slot,
                          enum MHD_RequestTerminationCode code)
 {
@@ -449,8 +455,8 @@ static void on_completed(void *ud, struct MHD_Connection *c, void **slot,
     set_time_limit(cn);
 }
 
-/* GnuTLS calls it for either side's Finished: which one ends the handshake depends on the version,
- * and on whether a session is resumed. */
+/* Called by GnuTLS for the Finished message of either side: it depends on the TLS version and on
+ * resumption which one ends the handshake. */
 static int on_finished(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
                        const gnutls_datum_t *message)
 {
@@ -462,7 +468,7 @@ static int on_finished(gnutls_session_t session, unsigned type, unsigned when, u
     return 0;
 }
 
-/* Give the session the credentials in force now; it keeps them to its end. */
+/* Give the session the credentials in force now, which it keeps to its end. */
 static bool begin_session(struct connection *cn, struct tls *tls)
 {
     gnutls_session_t session = session_of(cn);
@@ -474,7 +480,7 @@ static bool begin_session(struct connection *cn, struct tls *tls)
     return cn->credentials != NULL;
 }
 
-/* Whether libmicrohttpd ended the connection, and not its client or this server. */
+/* True: libmicrohttpd ended the connection, not its client or this server. */
 static bool is_cut_off(const struct connection *cn)
 {
     char byte;
@@ -486,8 +492,8 @@ static bool is_cut_off(const struct connection *cn)
     return n > 0 || (n < 0 && errno == EAGAIN);
 }
 
-/* Keep the connection open with a copy of its socket, since libmicrohttpd closes its own after
- * this. */
+/* Keep the connection open with a copy of its socket, because libmicrohttpd closes its socket after
+ * this callback. */
 static bool keep_socket(struct connection *cn)
 {
     const int fd = fcntl(cn->fd, F_DUPFD_CLOEXEC, 0);
@@ -555,14 +561,14 @@ static void discard_bytes(struct connection *cn)
         connection_close(cn);
 }
 
-/* The client closed or half-closed its side; a complete answer is still sent to it. */
+/* The client has closed or half-closed its side. A complete answer is still sent. */
 void connection_gone(struct connection *cn)
 {
     if (cn->mhd == NULL) {
         discard_bytes(cn);
         return;
     }
-    if (is_shaking(cn)) { /* the handshake reads the end itself */
+    if (is_shaking(cn)) { /* GnuTLS reads the end of the stream in the handshake */
         list_unlink(&cn->shaking);
         list_push_back(&cn->group->shaking, &cn->shaking);
         connection_wake(cn);

@@ -1,7 +1,7 @@
-/* server/http/connection.h - one client: its requests one after the other, and its end.
+/* server/http/connection.h - a client's connection: its requests one after the other, and its end.
  *
- * libmicrohttpd (daemon.h) reads requests and writes answers; the connection decides when. It waits
- * for a head, takes a body, answers, and waits for the next head:
+ * libmicrohttpd (daemon.h) reads requests and writes answers; the connection decides when. A
+ * connection waits for a head, takes a body, answers, and waits for the next head:
  *
  *     HEAD --head is complete--> BODY --request is complete--> ANSWERING --answer has gone--> HEAD
  *       \                          \
@@ -45,10 +45,10 @@ enum connection_phase {
 };
 
 struct connection {
-    struct list link;       /* in its daemon's connections, or connections.lingering */
-    struct list woken;      /* in connections.woken, or unlinked */
-    struct list shaking;    /* in connections.shaking, or unlinked */
-    struct list by_address; /* in a bucket of limits.h, or unlinked */
+    struct list link;       /* link in its daemon's connections, or in connections.lingering */
+    struct list woken;      /* link in connections.woken, or unlinked */
+    struct list shaking;    /* link in connections.shaking, or unlinked */
+    struct list by_address; /* link in a bucket of limits.h, or unlinked */
     struct in6_addr address;
     struct connections *group;
     struct daemon *daemon;
@@ -68,10 +68,10 @@ struct connection {
     bool has_finished[2]; /* the handshake's Finished of our side and the client's; both: it is
                            * complete */
     bool is_suspended;
-    bool is_watched;  /* by the group's epoll set */
+    bool is_watched;  /* the socket is in the group's epoll set */
     bool has_ended;   /* the client has closed or half-closed */
     bool is_sending;  /* libmicrohttpd has bytes of the answer that the socket has not taken */
-    bool is_dropped;  /* it is closed as soon as possible */
+    bool is_dropped;  /* the connection is to be closed as soon as possible */
     char *target;     /* the request line's target, as it was sent; NULL: none has come */
     struct http_call *call; /* the exchange under way, or NULL */
 };
@@ -81,39 +81,43 @@ struct connections_options {
     uv_loop_t *loop;
     uint32_t header_timeout_s, idle_timeout_s;
     uint32_t min_rate; /* bytes per second; 0 = any */
-    void (*closed)(void *ud); /* a connection has ended */
+    void (*closed)(void *ud); /* called when a connection has ended */
     void *ud;
 };
 
 struct connections { /* all connections */
     struct connections_options opt;
     struct daemons daemons;
-    struct connection *fresh; /* the one that is being given to libmicrohttpd */
+    struct connection *fresh; /* the connection that is being passed to libmicrohttpd */
     struct list lingering, woken;
-    struct list shaking; /* those whose handshakes libmicrohttpd looks at in its next run */
+    struct list shaking; /* connections whose TLS handshakes libmicrohttpd continues in its next
+                          * run */
     uint32_t n;
     struct timeouts timeouts;
-    int watch_fd; /* epoll set: clients that have ended their side, and bytes for lingering ones */
+    int watch_fd; /* epoll set: reports clients that have ended their side, and bytes from lingering
+                   * ones */
     uv_poll_t watch;
     uv_prepare_t before_sleep;
-    uv_idle_t sleepless; /* runs while a connection has more to do: the loop does not sleep */
+    uv_idle_t sleepless; /* runs while a connection has more to do, so that the loop does not
+                          * sleep */
     bool is_stopping;
 };
 
-/* ERR_IO: no epoll set could be made. */
+/* Set up an empty group. ERR_IO: the epoll set could not be made. */
 int connections_init(struct connections *group, const struct connections_options *options);
 void connections_start(struct connections *group);
-/* Close connections until the callback is due (loop_guard.h). False: some are left. */
+/* Close connections until the callback's 5 ms are used up (loop_guard.h). False: some are left. */
 bool connections_close(struct connections *group);
 /* Close all connections, answered or not. After connections_start() the loop must run once more
  * before the memory is freed. */
 void connections_stop(struct connections *group);
 void connections_release(struct connections *group);
 
-/* Make room: close the connection that can best be spared; false: none can. */
+/* Make room: close the connection whose loss costs least (http.h says the order); false: none may
+ * be closed. */
 bool connections_evict(struct connections *group);
 
-/* A new client; its socket is taken in any case. NULL: no memory. */
+/* Open the connection of a new client; it owns the socket `fd` also on failure. NULL: no memory. */
 struct connection *connection_open(struct connections *group, int fd, struct tls *tls,
                                    enum head_origin from);
 
@@ -122,20 +126,21 @@ struct connection *connection_open(struct connections *group, int fd, struct tls
 /* The callbacks of libmicrohttpd; their `ud` is the group. */
 extern const struct daemon_callbacks connection_callbacks;
 
-/* The handler has written or decided: the connection is resumed before the loop sleeps. */
+/* Called when a handler has written or decided: the connection is resumed before the loop
+ * sleeps. */
 void connection_wake(void *connection);
 /* Resume a connection that was woken: libmicrohttpd looks at it in its next run. */
 void connection_resume(struct connection *cn);
-/* libmicrohttpd has looked at the handshake: if it waits for its client, suspend it until the
- * client has sent more. */
+/* Called after libmicrohttpd has continued the handshake: if the handshake waits for the client,
+ * suspend the connection until the client has sent more. */
 void connection_rest(struct connection *cn);
-/* Close it, answered or not, at libmicrohttpd's next run. A connection that libmicrohttpd has
- * released is closed and freed at once. */
+/* Close the connection, answered or not, in libmicrohttpd's next run. A connection that
+ * libmicrohttpd has released is closed and freed at once. */
 void connection_close(struct connection *cn);
 /* Answer with an error that closes the connection, even if no head has come. */
 void connection_fail(struct connection *cn, int status, const char *why);
-/* The epoll set reports that the client has ended its side, or that a lingering connection has
- * bytes. */
+/* Called when the epoll set reports that the client has ended its side, or that a lingering
+ * connection has bytes. */
 void connection_gone(struct connection *cn);
 
 #endif

@@ -19,16 +19,17 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Interval in which a body's or reader's rate is measured; within it bytes may come unevenly. */
+/* Interval in which a body's or reader's rate is measured; within it the rate may vary. */
 #define BODY_WINDOW_S 10
 /* Time that a client has to close after its answer; what it still sends is discarded. */
 #define LINGER_S 5
-/* Entries at the front of a list that are checked for eviction. */
+/* Number of entries at the front of a list that are checked for eviction. */
 #define MAX_ASKED 16
-/* Connections that are resumed before libmicrohttpd runs, and events that are taken at once. */
+/* Most connections that are resumed before libmicrohttpd runs, and most events that one
+ * epoll_wait() takes. */
 #define RESUMED_AT_ONCE 128
 #define TOLD_AT_ONCE 64
-/* No client is called slow before that. */
+/* Milliseconds before which no client counts as slow. */
 #define SLOW_MS 1000
 
 /* ---- turns of the loop ---- */
@@ -38,8 +39,8 @@ static void on_sleepless(uv_idle_t *idle)
     (void)idle;
 }
 
-/* Resume as many connections as libmicrohttpd then looks at in one run or two; of handshakes, which
- * take milliseconds, one. */
+/* Resume as many connections as libmicrohttpd visits in one or two runs, but only one with a
+ * handshake, which takes milliseconds. */
 static void resume_some(struct connections *group, struct list *now)
 {
     bool is_long = false;
@@ -67,7 +68,7 @@ static void run_woken(struct connections *group)
     list_move_front(&group->woken, &now); /* the next turn begins with these */
 }
 
-/* After a run of all daemons: suspend the handshakes that wait for their clients. */
+/* Suspend the handshakes that wait for their clients; called after a run of all daemons. */
 static void rest_handshakes(struct connections *group)
 {
     while (!list_is_empty(&group->shaking) && !loop_guard_is_due(group->opt.loop))
@@ -120,15 +121,17 @@ static void restart_window(struct connection *cn)
     timeout_restart(&cn->group->timeouts, &cn->timeout, cn->timeout.kind);
 }
 
-/* Whether bytes of a request line have come, of which libmicrohttpd reports only whole ones. The
- * kernel's count does not help with TLS, whose handshake has bytes too, and with Unix sockets. */
+/* True: the first bytes of a request line have come; libmicrohttpd reports only whole lines. The
+ * kernel's count of received bytes is not used with TLS, whose handshake has bytes too, and with
+ * Unix sockets. */
 static bool has_begun(const struct connection *cn)
 {
     return cn->target != NULL ||
            (!cn->daemon->is_tls && socket_n_received(cn->fd) > cn->n_received);
 }
 
-/* The head took too long: 408, or a silent close if the client has sent nothing. */
+/* Called when the head took too long: answer 408, or close without an answer if the client has sent
+ * nothing. */
 static void head_is_due(struct connection *cn)
 {
     cn->group->opt.http->edge[HTTP_EDGE_HEADER_TIMEOUT]++;
@@ -138,7 +141,8 @@ static void head_is_due(struct connection *cn)
         connection_close(cn);
 }
 
-/* Idle connections are checked as often as heads: one whose next head has begun gets that limit. */
+/* Check an idle connection, as often as heads are checked: if its next head has begun, it gets the
+ * limit of heads. */
 static void idle_is_due(struct connection *cn)
 {
     const struct connections *group = cn->group;
@@ -150,7 +154,8 @@ static void idle_is_due(struct connection *cn)
                         has_begun(cn) ? TIMEOUT_HEAD : TIMEOUT_IDLE);
 }
 
-/* The body must come at min_body_rate, and at least one byte per window if no rate is set. */
+/* Check that the body comes at min_body_rate, or with at least one byte per window if no rate is
+ * set. */
 static void body_is_due(struct connection *cn)
 {
     if (cn->n_moved > 0 && !is_slow(cn)) {
@@ -198,7 +203,8 @@ static void on_due(struct timeout *t)
 
 /* ---- making room ---- */
 
-/* A connection with unread bytes has sent its request and only waits for its turn of the loop. */
+/* True: the connection has unread bytes, so that its client has sent a request, and it only waits
+ * for its turn of the loop. */
 static bool has_unread(const struct connection *cn)
 {
     int n = 0;
@@ -243,7 +249,7 @@ static struct connection *oldest_that_can_go(const struct connections *group,
     return NULL;
 }
 
-/* Close it now. True: its slot is free. */
+/* Close the connection now. True: its slot is free. */
 static bool end_at_once(struct connection *cn)
 {
     const struct connections *group = cn->group;
@@ -334,7 +340,7 @@ static void close_daemon(struct daemon *d)
     daemon_stop(d);
 }
 
-/* `is_whole`: close all, whatever time the callback takes. */
+/* Close connections; is_whole: all of them, even if the callback takes long. */
 static bool close_some(struct connections *group, bool is_whole)
 {
     const uv_loop_t *loop = group->opt.loop;

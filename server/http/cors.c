@@ -41,7 +41,7 @@ void cors_add_headers(const char *origins, struct http_call *call)
     http_call_set_header(call, "Access-Control-Expose-Headers", EXPOSED);
 }
 
-/* The star allows all request headers except Authorization, which must be named. */
+/* "*" allows all request headers except Authorization, which must be listed. */
 void cors_answer(const char *origins, struct http_call *call)
 {
     struct buf none = {0};

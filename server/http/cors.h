@@ -1,7 +1,6 @@
-/* server/http/cors.h - cross-origin resource sharing: which web pages may call the server.
- *
- * Every answer to an allowed origin carries the headers, errors too, else a page could not read why
- * it was refused. Cookies are never involved: a page that may call sends a key of its own.
+/* server/http/cors.h - cross-origin resource sharing: web pages of the allowed origins may call the
+ * server. Every answer to an allowed origin has the headers, errors too, because a page could not
+ * read the error without them. Cookies are never used: a page sends an API key.
  *
  * Thread: the loop's.
  * Memory: none.
@@ -13,13 +12,13 @@
 
 struct http_call;
 
-/* Whether it is a preflight, by which a browser asks if it may send the real request. */
+/* True: the call is a preflight, by which a browser asks if it may send the real request. */
 bool cors_is_preflight(const struct http_call *call, const char *method);
 
 /* Add the headers of every answer; `origins` is a checked list (config/origins.h). */
 void cors_add_headers(const char *origins, struct http_call *call);
 
-/* Answer a preflight: 204, with the permissions for an allowed origin and without for others. */
+/* Answer a preflight: 204, with the permissions if the origin is allowed, without them if not. */
 void cors_answer(const char *origins, struct http_call *call);
 
 #endif

@@ -1,9 +1,9 @@
 /* server/http/daemon.c - see daemon.h.
  *
- * Daemons are kept in a list whose front is run next: one that has had its turn moves to the end,
- * so that none starves when a callback is due before all have run. A daemon is run when its epoll
- * set is readable, and before the loop sleeps while libmicrohttpd has work without an event (a
- * timeout of 0 ms, a new or resumed connection).
+ * The first daemon of a list is run next and then moved to the end, so that each gets its turn when
+ * a callback's time is used up before all have run. A daemon is run when its epoll set is readable,
+ * and before the loop sleeps while libmicrohttpd has work without an event (a timeout of 0 ms, a
+ * new or resumed connection).
  */
 #include "server/http/daemon.h"
 
@@ -18,7 +18,7 @@
 #include <string.h>
 
 /* How strictly libmicrohttpd reads RFC 9112: 1 refuses what two parties may read differently, and
- * accepts one empty line before a request, as it must. */
+ * accepts one empty line before a request, as the RFC requires. */
 #define DISCIPLINE 1
 
 /* ---- libmicrohttpd's log ---- */
@@ -130,7 +130,8 @@ static struct MHD_Daemon *start_mhd(struct daemons *group, bool is_tls)
 
     return MHD_start_daemon(
         flags, 0, NULL, NULL, k->access, k->ud,
-        MHD_OPTION_EXTERNAL_LOGGER, on_log, group, /* first, since later options may already log */
+        MHD_OPTION_EXTERNAL_LOGGER, on_log, group, /* first, because later options may already
+                                                    * log */
         MHD_OPTION_URI_LOG_CALLBACK, k->target, k->ud,
         MHD_OPTION_NOTIFY_COMPLETED, k->completed, k->ud,
         MHD_OPTION_NOTIFY_CONNECTION, k->notify, k->ud,

@@ -1,16 +1,15 @@
-/* server/http/daemon.h - libmicrohttpd inside the server's loop.
+/* server/http/daemon.h - runs libmicrohttpd inside the server's loop.
  *
  * A daemon of libmicrohttpd has an epoll set of its own, which the loop polls. MHD_run() visits
  * each of its connections that is ready, so one daemon has at most DAEMON_CONNECTIONS: that bounds
  * what one callback of the loop computes (promise P11), and more clients get more daemons. TLS and
- * plain connections have daemons of their own. A daemon without connections stays for the next.
- *
- * libmicrohttpd's own time limits are off: connection.h has them. While a TLS handshake waits for
+ * plain connections have daemons of their own. A daemon without connections is kept for new ones.
+ * libmicrohttpd's time limits are off: connection.h has its own. While a TLS handshake waits for
  * its client, libmicrohttpd asks to be run again at once, so connection.h suspends it.
  *
  * Thread: the loop's.
  * Memory: a daemon some KiB and a descriptor; a connection DAEMON_POOL_BYTES, in which
- *         libmicrohttpd keeps its head and what is on its way, and 1 KiB.
+ *         libmicrohttpd keeps the request's head and bytes to be sent, and 1 KiB.
  */
 #ifndef SERVER_HTTP_DAEMON_H
 #define SERVER_HTTP_DAEMON_H
@@ -51,25 +50,25 @@ struct daemons { /* all daemons */
     uv_loop_t *loop;
     struct daemon_callbacks callbacks;
     uint64_t *n_malformed; /* counts requests that libmicrohttpd itself refuses */
-    struct list all; /* the next one to run is in front */
+    struct list all; /* the daemon to run next is the first */
 };
 
 void daemons_start(struct daemons *group, uv_loop_t *loop, const struct daemon_callbacks *callbacks,
                    uint64_t *n_malformed);
 
-/* A daemon with room for a connection; NULL: no memory, or no descriptor. */
+/* Return a daemon with room for a connection; NULL: no memory, or no descriptor. */
 struct daemon *daemons_with_room(struct daemons *group, bool is_tls);
 /* Run the pending daemons once. True: some are pending again, and the loop should not sleep. */
 bool daemons_run_pending(struct daemons *group);
 
-/* Pass a socket to it, which libmicrohttpd closes in any case. False: it has been closed
- * already. */
+/* Pass a socket to the daemon; libmicrohttpd owns and closes it. False: it failed, and the socket
+ * has been closed. */
 bool daemon_add(struct daemon *d, int fd);
-/* Have it run before the loop sleeps. */
+/* Run the daemon before the loop sleeps. */
 void daemon_ask(struct daemon *d);
-/* Run it now; not from its own callbacks. */
+/* Run the daemon now; not called from its own callbacks. */
 void daemon_run(struct daemon *d);
-/* Close all its connections, none of which may be suspended, and stop it. */
+/* Stop the daemon and close all its connections, none of which may be suspended. */
 void daemon_stop(struct daemon *d);
 
 #endif

@@ -33,8 +33,8 @@ static const char *error_type(int status)
     }
 }
 
-/* Cut the text before its first broken character: a message that was cut, or that quotes a client's
- * bytes, may end inside one. */
+/* Cut the text before its first invalid UTF-8 character: a message that was cut, or that quotes a
+ * client's bytes, may end inside a character. */
 static void trim_to_utf8(char *text)
 {
     for (size_t i = 0; text[i] != '\0';) {
@@ -81,7 +81,7 @@ int api_error_no_model(struct api_error *e, const char *name)
 {
     api_error_set(e, 404, "model", "model_not_found", "the model '%.100s' does not exist here",
                   name);
-    e->type = "invalid_request_error"; /* OpenAI's type for this 404 */
+    e->type = "invalid_request_error"; /* the type that OpenAI uses for this 404 */
     return ERR_NOENT;
 }
 

@@ -22,15 +22,15 @@ struct api_error { /* status 0 = no error */
                                * request; borrowed; NULL: none */
 };
 
-/* Fill *e with the type that belongs to the status. Returns a negative ERR_* so that a parser can
- * return it at once. `param` and `code` may be NULL. */
+/* Fill *e; `type` follows from the status. Returns a negative ERR_*, which a parser can return
+ * directly. `param` and `code` may be NULL. */
 int api_error_set(struct api_error *e, int status, const char *param, const char *code,
                   const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* A 500 without a field: "out of memory". */
+/* Fill *e with a 500 "out of memory". */
 int api_error_no_memory(struct api_error *e);
 
-/* The 404 of a model that is not served, in OpenAI's form. */
+/* Fill *e with the 404 of a model that is not served, in OpenAI's form. */
 int api_error_no_model(struct api_error *e, const char *name);
 
 /* {"error":{"message":…,"type":…,"param":…,"code":…}} */

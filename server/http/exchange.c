@@ -2,9 +2,9 @@
  *
  * One allocation holds an exchange and the tail of its path; body and answer are growing buffers
  * whose memory is counted through http_hold(). The client's side (a connection or a local call)
- * calls the functions here in the order of exchange.h; handlers come in through http_call.c.
- * `state` decides what may still happen: only CALL_RECEIVING takes a body, and a refusal during it
- * discards the rest.
+ * calls the functions here in the order of exchange.h; handlers use it through http_call.c. `state`
+ * decides what may still happen: only CALL_RECEIVING takes a body, and a refusal during it discards
+ * the rest.
  */
 #include "server/http/exchange.h"
 
@@ -22,12 +22,12 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* A refused body is read to its end, up to this many times the limit, so that the client sees the
+/* A refused body is read to its end, up to so many times its limit, so that the client gets the
  * answer instead of a reset. */
 #define DISCARD_FACTOR 4
-/* Bytes of a client's request id that is echoed. */
+/* Most bytes of a client's request id that is echoed. */
 #define MAX_GIVEN_ID 128
-/* Random bytes of an id of our own. */
+/* Random bytes of a request id that the server makes. */
 #define ID_BYTES 8
 /* Most bytes of a body that its route receives in pieces and has not taken yet. */
 #define MAX_PIECE ((size_t)1 << 20)
@@ -39,8 +39,8 @@ const struct http_route *exchange_route(const struct http_call *c)
     return c->route < o->n_routes ? &o->routes[c->route] : NULL;
 }
 
-/* The next n random bytes; one call of the kernel serves many requests. Without entropy (early in a
- * boot) they are zeros, which is good enough for an id. */
+/* Return the next n random bytes; one call of the kernel serves many requests. Without entropy
+ * (early in a boot) they are zeros, which suffices for an id. */
 static const unsigned char *take_random(struct http_shared *h, size_t n)
 {
     if (h->n_random < n) {
@@ -148,7 +148,7 @@ void exchange_take_from_handler(struct http_call *c)
     c->received = NULL;
 }
 
-/* Call the handler's `gone`, unless the handler has answered. */
+/* Call the handler's `gone` callback, unless the handler has answered. */
 static void tell_handler_gone(struct http_call *c)
 {
     void (*gone)(void *ud) = c->gone;
@@ -275,13 +275,14 @@ void exchange_dispatch(struct http_call *c)
     c->arrival_us = clock_us();
     LOOP_PART(o->loop, o->routes[c->route].path);
     o->routes[c->route].handle(o->ud, c);
-    /* a handler that answers later wants to know when its client leaves */
+    /* a handler that answers later must have set a callback for its client's disconnect */
     assert(c->state != CALL_WAITING || c->gone != NULL);
 }
 
 /* ---- the answer ---- */
 
-/* Release the answer's buffer, or keep a small one, once all of it has been passed on. */
+/* Release the answer's buffer, or keep a small one. Called when all its bytes have been passed to
+ * the client's side. */
 static void forget_out(struct http_call *c)
 {
     if (c->out_pos < c->out.len)

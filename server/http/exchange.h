@@ -1,9 +1,9 @@
-/* server/http/exchange.h - one request and its answer, from inside; handlers see http_call.h.
+/* server/http/exchange.h - one request and its answer, as HTTP sees it; handlers use http_call.h.
  *
  * Life: created when a head is complete (or has failed), checked (head_check.h), fed with its body,
  * dispatched once when the request is complete, answered at once or later, ended by its client's
- * side when the last byte was sent or the client has disconnected. That side is a connection, or a
- * part of the server itself (local_call.h).
+ * side when the last byte was sent or the client has disconnected. The client's side is a
+ * connection, or a part of the server itself (local_call.h).
  *
  * Thread: the loop's.
  * Memory: see http.h.
@@ -29,16 +29,18 @@ enum call_state {
 struct http_call {
     struct http_shared *http;
     void *client;              /* a connection, or a local call (local_call.h) */
-    void (*wake)(void *client); /* there is something to send, or to decide */
+    void (*wake)(void *client); /* called when the exchange has bytes to send, or its state has
+                                 * changed */
     struct http_request request; /* the client's */
     bool is_trusted; /* its proxy headers are believed (proxy_headers.h) */
-    void *owner;                       /* held, or NULL; passed to release_owner at the end */
+    void *owner;                       /* the owner of the call (http_call_set_owner()), or NULL;
+                                        * passed to release_owner at the end */
     void (*release_owner)(void *owner);
-    struct access *access;             /* its reference to the log's record, or NULL */
-    size_t route;                      /* index; n_routes when no route takes the path */
+    struct access *access;             /* reference to the record of the access log, or NULL */
+    size_t route;                      /* index of the route; n_routes: no route takes the path */
     enum call_state state;
     bool has_head_sent; /* the answer has begun */
-    bool is_local;      /* from the server itself: there is no connection */
+    bool is_local;      /* the server itself made the call: there is no connection */
     const void *context; /* pointer that a local call passes beside the request, or NULL */
     bool is_head;       /* the answer is sent without its body */
     bool is_owed;       /* counted in n_owed: the request is complete, the answer is not */
@@ -46,7 +48,8 @@ struct http_call {
     bool closes;        /* the connection ends with the answer */
     bool is_paused;     /* the client is not read until http_call_resume() */
     int status;
-    void (*render_error)(const struct api_error *e, struct buf *out); /* NULL: the route's */
+    void (*render_error)(const struct api_error *e, struct buf *out); /* renders errors; NULL: the
+                                                                       * route's function does */
     char type[64];
     char id[132];
     char *tail;     /* http_call_tail(), in the call's own allocation */
@@ -60,7 +63,7 @@ struct http_call {
     uint64_t n_page;     /* a page's bytes, until the exchange ends (http_call_reply_page()) */
     uint64_t n_sent;     /* bytes of the answer's body that were sent */
     uint64_t arrival_us; /* when the request was complete */
-    uint64_t blocked_us; /* since when some of what was written is unsent; 0 = all is sent */
+    uint64_t blocked_us; /* time since which written bytes are unsent; 0 = all are sent */
     size_t n_headers;
     struct call_header {
         char name[32], value[256];
@@ -68,37 +71,38 @@ struct http_call {
     void *received; /* http_call_set_received() */
     void (*gone)(void *ud);
     void *gone_ud;
-    bool is_out_of_hands; /* the handler has answered to the end, or was told that it cannot */
+    bool is_out_of_hands; /* the handler has answered completely, or was told that the call is
+                           * gone */
     void (*room)(void *ud);
     void *room_ud;
 };
 
-/* NULL: no memory. `request` may have failed; it is copied, and its texts are borrowed until
- * exchange_end(). */
+/* Create an exchange; NULL: no memory. `request` may be a refused one; it is copied, and its texts
+ * are borrowed until exchange_end(). */
 struct http_call *exchange_create(struct http_shared *h, void *client, void (*wake)(void *client),
                                   const struct http_request *request);
 /* Call the handler's `gone` if it still waits, count, log, and free. */
 void exchange_end(struct http_call *c);
 
-/* HTTP itself refuses the request: the handler is told that the call is gone, if it has begun to
- * receive the body, the client gets the error, and the rest of the body is discarded. */
+/* Refuse the request. A handler that has begun to receive the body is told that the call is gone,
+ * the client gets the error, and the rest of the body is discarded. */
 void exchange_refuse(struct http_call *c, int status, const char *code, const char *message);
 
-/* The most bytes that the body may have, and the answer to one that has more. */
+/* Return the most bytes that the body may have; refuse a body that has more. */
 uint64_t exchange_max_body(const struct http_call *c);
 void exchange_refuse_body(struct http_call *c);
 /* Take a piece of the body. Negative: the body is so much too large that the answer must not wait
  * for its end. */
 int exchange_receive(struct http_call *c, const char *bytes, size_t n);
 
-/* The request is complete: call the route's handler, which answers or begins to. */
+/* Called when the request is complete: call the route's handler, which answers now or later. */
 void exchange_dispatch(struct http_call *c);
 
 /* The exchange's route, or NULL. */
 const struct http_route *exchange_route(const struct http_call *c);
 
-/* Take the next bytes of the answer's body, `max` at most. 0: there are none now: the answer is
- * complete, or its handler has to write more. */
+/* Take the next bytes of the answer's body, `max` at most. 0: the answer is complete, or its
+ * handler has to write more. */
 size_t exchange_read(struct http_call *c, char *out, size_t max);
 bool exchange_is_complete(const struct http_call *c);
 
@@ -107,17 +111,17 @@ bool exchange_is_complete(const struct http_call *c);
 /* A drained buffer larger than this is freed instead of kept for the next write. */
 #define EXCHANGE_KEEPS ((size_t)64 << 10)
 
-/* The exchange leaves the handler's hands: the handler has answered, aborted, or was told that the
- * client is gone. Once for each exchange, which is asserted; the handler must not use the call any
- * more. */
+/* Called once for each exchange (asserted), when the handler has answered, aborted, or was told
+ * that the client is gone: from then on it must not use the call. */
 void exchange_take_from_handler(struct http_call *c);
-/* Send a whole answer, or an error in the form of the route: a handler's, or HTTP's own after
- * exchange_take_from_handler(). */
+/* Send a whole answer, or an error in the route's form. For a handler's answer, or for HTTP's own
+ * after exchange_take_from_handler(). */
 void exchange_answer(struct http_call *c, int status, const char *type,
                      struct buf *body /* takes */);
 void exchange_answer_error(struct http_call *c, const struct api_error *e);
 
-/* Count the memory that the body and the unsent answer take now (http_hold()). */
+/* Update the counted memory (http_hold()) to the bytes that the body and the unsent answer take
+ * now. */
 void exchange_hold_memory(struct http_call *c);
 void exchange_drop_owner(struct http_call *c);
 

@@ -18,13 +18,13 @@
 #include <string.h>
 #include <strings.h>
 
-/* A refused body up to this many times the limit is read and thrown away. */
+/* A refused body of up to so many times its limit is read and discarded. */
 #define DISCARD_FACTOR 4
 
 /* ---- fields ---- */
 
-/* The name of a field that occurs twice, or NULL, of the fields that the server reads. Host and the
- * framing fields were checked where the head was read. */
+/* Return the name of a field that occurs twice, of those that the server reads, or NULL.
+ * head_guard.c has checked Host and the framing fields. */
 static const char *twice(const struct http_call *c)
 {
     static const char *const once[] = {
@@ -74,7 +74,7 @@ static bool is_host_answered(const struct http_call *c, enum head_origin from)
     if (o->allowed_hosts[0] != '\0')
         return host != NULL ? hosts_have(o->allowed_hosts, host, n)
                             : strcmp(o->allowed_hosts, "*") == 0;
-    if (from == HEAD_ANYWHERE || host == NULL) /* HTTP/1.0: no browser speaks it */
+    if (from == HEAD_ANYWHERE || host == NULL) /* no host: HTTP/1.0, which no browser uses */
         return true;
     return hosts_is_local(host, n) || (strlen(o->host) == n && strncasecmp(o->host, host, n) == 0);
 }
@@ -90,7 +90,7 @@ static bool check_host(struct http_call *c, enum head_origin from)
     return false;
 }
 
-/* Length of host:port, without a port that is the scheme's default. */
+/* Return the length of host:port, without a port that is the scheme's default. */
 static size_t authority_length(const char *authority, const char *port)
 {
     const size_t n = http_host_name_length(authority);
@@ -99,8 +99,8 @@ static size_t authority_length(const char *authority, const char *port)
                                                                                : strlen(authority);
 }
 
-/* Whether the page comes from the server that it calls. Only host and port are compared: behind a
- * proxy that speaks TLS the page's scheme is not ours. */
+/* True: the page comes from the server that it calls. Only host and port are compared, because if a
+ * proxy terminates TLS the page's scheme is not this server's. */
 static bool is_own_origin(const struct http_call *c, const char *origin)
 {
     const bool is_https = strncasecmp(origin, "https://", 8) == 0;
@@ -134,8 +134,8 @@ static bool check_origin(struct http_call *c)
 
 /* ---- routes ---- */
 
-/* Whether the path matches the pattern own[0..n); *tail is then what matched its star, or follows
- * its final slash. */
+/* True: the path matches the pattern own[0..n); *tail is the part that its star matched, or that
+ * follows its final slash. */
 static bool field_fits(const char *own, size_t n, const char *path, const char **tail,
                        size_t *n_tail)
 {
@@ -155,7 +155,7 @@ static bool field_fits(const char *own, size_t n, const char *path, const char *
     return memchr(*tail, '/', *n_tail) == NULL;
 }
 
-/* Whether the path matches one of the patterns in the list, which are separated by blanks. */
+/* True: the path matches one of the patterns in the list, which are separated by blanks. */
 static bool is_listed(const char *list, const char *path, const char **tail, size_t *n_tail)
 {
     for (const char *at = list; at != NULL && *at != '\0'; at += strspn(at, " ")) {
@@ -197,7 +197,7 @@ static bool method_fits(unsigned allowed, const char *method)
            (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0);
 }
 
-/* The value of the header Allow. */
+/* Return the value of the header Allow. */
 static const char *methods_of(const struct http_route *route)
 {
     if (route->methods == HTTP_DELETE)
@@ -216,8 +216,8 @@ static const char *skip_token(const char *text)
     return text;
 }
 
-/* application/json, or application/…+json: types that a page may not send to another site without a
- * preflight. */
+/* True: the type is application/json or application/…+json, which a page may not send to another
+ * site without a preflight. */
 static bool is_json_type(const char *type)
 {
     static const char application[] = "application/", json[] = "+json";
@@ -234,7 +234,7 @@ static bool is_json_type(const char *type)
     return end - name > 5 && strncasecmp(end - 5, json, 5) == 0;
 }
 
-/* Whether a browser sent it for a page: browsers add Origin to every POST, and since 2020
+/* True: a browser sent the request for a page. Browsers add Origin to every POST, and since 2020
  * Sec-Fetch-Site; older ones at least Referer. */
 static bool is_from_page(const struct http_call *c)
 {
@@ -243,9 +243,9 @@ static bool is_from_page(const struct http_call *c)
            http_request_field(&c->request, "Referer") != NULL;
 }
 
-/* A program may leave the type out, and on routes that allow it send any other: curl -d labels its
- * JSON as a form. A page may not: browsers need no preflight to send a form, or a body without a
- * type (a Blob), to another site. */
+/* True: the body's Content-Type is accepted. A program may omit it, and on routes with
+ * takes_any_type send any other: curl -d labels its JSON as a form. A page may not: browsers need
+ * no preflight to send a form, or a body without a type (a Blob), to another site. */
 static bool is_type_taken(const struct http_call *c, const struct http_route *route)
 {
     const char *type = http_request_field(&c->request, "Content-Type");
@@ -273,7 +273,7 @@ static void answer_for_all(struct http_call *c)
     c->is_discarding = true;
 }
 
-/* No route has the path, or none with that method. */
+/* Refuse a request whose path no route has, or none with that method. */
 static void refuse_path(struct http_call *c, const struct http_route *route)
 {
     const struct http_options *o = &c->http->opt;
@@ -288,7 +288,7 @@ static void refuse_path(struct http_call *c, const struct http_route *route)
     }
 }
 
-/* The checks that depend on the route. */
+/* Make the checks that depend on the route. */
 static void check_route(struct http_call *c, const char *method, bool is_reserved)
 {
     const struct http_options *o = &c->http->opt;
@@ -325,7 +325,7 @@ void head_check(struct http_call *c, enum head_origin from, bool is_reserved)
     if (strcmp(c->request.target.path, "*") == 0) {
         answer_for_all(c);
     } else if (origins[0] != '\0' && cors_is_preflight(c, method)) {
-        /* The path is checked with the request that follows. */
+        /* The path is checked when the real request comes. */
         cors_answer(origins, c);
         c->is_discarding = true;
     } else {

@@ -1,9 +1,9 @@
 /* server/http/head_guard.c - see head_guard.h.
  *
- * One pass over what libmicrohttpd has read: request line, fields, target, then what Host, framing
- * and Expect say together. The first fault becomes the verdict, and the pass continues, so that a
- * refused request still has the texts for log and answer. Trailers run through the same callback,
- * with `request` NULL.
+ * One pass over what libmicrohttpd has read: request line, fields, target, and then Host, framing
+ * and Expect, each over all fields. The first fault becomes the verdict, and the pass continues, so
+ * that a refused request still has the texts for log and answer. Trailers run through the same
+ * callback, with `request` NULL.
  */
 #include "server/http/head_guard.h"
 
@@ -101,7 +101,7 @@ static void read_target(struct guard *g, char *target)
     guard_refuse(g, 400, "the request's target is not valid");
 }
 
-/* ---- what the fields say of the request ---- */
+/* ---- Host, framing and Expect ---- */
 
 static void check_host(struct guard *g)
 {

@@ -1,9 +1,9 @@
 /* server/http/http.c - see http.h.
  *
  * struct http holds the parts (at most one TCP and one Unix listener, the connections, their
- * limits, local calls) and wires them: a connection that ends wakes listeners that pause for lack
- * of slots. Sockets that another process has opened replace those that would be bound. At the end
- * listeners close first, so that no client comes while connections are closed.
+ * limits, local calls) and connects them: the end of a connection resumes listeners that pause
+ * because no slot was free. Sockets that another process has opened replace those that would be
+ * bound. At the end listeners close first, so that no client comes while connections are closed.
  */
 #include "server/http/http.h"
 

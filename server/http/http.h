@@ -1,32 +1,33 @@
 /* server/http/http.h - HTTP/1.1, plain or over TLS, inside the server's libuv loop.
  *
  * libmicrohttpd reads requests and writes answers (daemon.h). A request that RFC 9112 does not
- * allow is refused and its connection closed: by libmicrohttpd, in its own words, or by
+ * allow is refused and its connection closed: by libmicrohttpd, with its own error text, or by
  * head_guard.h.
  *
  * A client counts as gone after a reset, or the end of its sending side (EPOLLRDHUP). Half-closed
  * and closed look the same to a server that has not yet sent anything. Clients that half-close but
- * still want their answer hardly exist, and computing for a client that has left would take time
- * from the others: so a FIN after the request means gone. Answers that need no waiting (health,
- * metrics, errors) are sent all the same.
+ * still want their answer hardly exist, and computing for a client that has disconnected would take
+ * time from the others: so a FIN after the request means gone. Answers that are complete at once
+ * (health, metrics, errors) are sent nevertheless.
  *
- * Connections have slots. When all are taken, a new client takes the slot of the connection that
- * has been idle for longest, else of the oldest whose head is incomplete, else of a body that comes
- * too slowly, else of the reader that has been blocking for longest. If none of these exists, a few
- * reserved slots answer the routes with one of the `reserved_flags`, and 503 to all else.
+ * Connections have slots. When all are taken, a new client gets the slot of the connection that has
+ * been idle for longest, else of the oldest one whose head is incomplete, else of one whose body
+ * comes too slowly, else of the one whose client has read nothing for longest. If none of these
+ * exists, a few reserved slots answer the routes with one of the `reserved_flags`, and give 503 to
+ * all others.
  *
- * Thread: the loop's. What was written is sent before the loop sleeps again.
+ * Thread: the loop's. Written bytes are sent before the loop sleeps again.
  * Memory: per connection HTTP_CONNECTION_BYTES; with a request 7 KiB and a body of at most
- *         max_body, and what waits to be sent: one reply, or a backlog that ends the stream once it
- *         exceeds HTTP_MAX_BACKLOG, and 16 KiB while a larger answer is sent. A connection over
- *         TLS also has some 40 KiB of GnuTLS's.
+ *         max_body, and the unsent answer: one reply, or a stream's backlog, which ends the stream
+ *         once it exceeds HTTP_MAX_BACKLOG, and 16 KiB while a larger answer is sent. GnuTLS takes
+ *         some 40 KiB more for a TLS connection.
  */
 #ifndef SERVER_HTTP_HTTP_H
 #define SERVER_HTTP_HTTP_H
 
 #include "server/http/http_shared.h"
 
-/* libmicrohttpd's memory for a head and bytes on their way, and the connection's own. */
+/* libmicrohttpd's memory for a head and bytes to be sent, and the memory of struct connection. */
 #define HTTP_CONNECTION_BYTES ((size_t)33 << 10)
 
 struct http;
@@ -36,19 +37,21 @@ struct local_calls;
 int http_create(struct http **out, const struct http_options *options, char *err, size_t err_len);
 uint16_t http_port(const struct http *h); /* the TCP port; 0 = no TCP */
 
-/* Join and leave the loop. http_stop() ends every connection, answered or not; the loop must run
- * once more before http_destroy(). */
+/* Start and stop serving on the loop. http_stop() ends every connection, answered or not; the loop
+ * must run once more before http_destroy(). */
 void http_start(struct http *h);
 void http_drain(struct http *h); /* from now on each answer is its connection's last */
-/* Stop accepting: new clients go to the other process that has the sockets; their files stay. */
+/* Stop accepting, because another process has the listening sockets too and accepts the new
+ * clients. The files of Unix sockets stay. */
 void http_stop_listening(struct http *h);
-/* Before http_stop(), when there may be thousands of connections: stop accepting, and close
- * connections until the callback is due (loop_guard.h). False: some are left, call it again. */
+/* Called before http_stop(), because there may be thousands of connections: stop accepting, and
+ * close connections until the callback's 5 ms are used up (loop_guard.h). False: some are left,
+ * call it again. */
 bool http_close(struct http *h);
 void http_stop(struct http *h);
 void http_destroy(struct http **h);
 
-/* For calls of the server itself, from http_start() to http_stop(). */
+/* Return the group for calls of the server itself; valid from http_start() to http_stop(). */
 struct local_calls *http_local_calls(struct http *h);
 
 struct http_sockets http_listening(const struct http *h); /* borrowed */

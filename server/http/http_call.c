@@ -19,8 +19,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of pages that may wait for their clients whatever else is in memory; small pages are always
- * answered, for they tell whether the process lives. Borrowed bytes count as none. */
+/* Bytes of pages that may always wait for their clients, however much memory is in use. Small pages
+ * are never refused, because they show that the process is alive. Borrowed bytes count as 0. */
 #define FREE_PAGE_BYTES ((uint64_t)16 << 20)
 #define SMALL_PAGE_BYTES ((size_t)16 << 10)
 
@@ -180,7 +180,7 @@ void http_call_set_header(struct http_call *c, const char *name, const char *val
     if (h != NULL && name_copy(h->name, sizeof(h->name), name) == 0 &&
         name_copy(h->value, sizeof(h->value), value) == 0)
         c->n_headers++;
-    else /* half a header could mean something else */
+    else /* a cut header could mean something else */
         log_error("http", "event=header_left_out header=%s", name);
 }
 
@@ -199,7 +199,8 @@ void http_call_on_gone(struct http_call *c, void (*gone)(void *ud), void *ud)
 
 /* ---- the answer ---- */
 
-/* Let the client's side close; nothing is freed here, since the handler may still be running. */
+/* Tell the client's side to close; nothing is freed here, because the handler may still be
+ * running. */
 static void kill_client(struct http_call *c)
 {
     c->state = CALL_DEAD;
@@ -259,7 +260,7 @@ void exchange_answer_error(struct http_call *c, const struct api_error *e)
 void http_call_reply_page(struct http_call *c, const char *type, struct buf *body)
 {
     struct http_shared *h = c->http;
-    /* Requests keep three times what pages take. */
+    /* Pages get a quarter of request_memory: three times their bytes must stay free. */
     const int64_t n = (int64_t)(3 * h->n_page_bytes + body->cap);
     struct api_error e;
 
@@ -273,7 +274,8 @@ void http_call_reply_page(struct http_call *c, const char *type, struct buf *bod
             http_call_reply_error(c, &e);
             return;
         }
-        http_hold(h, -n, false); /* the answer itself is counted */
+        http_hold(h, -n, false); /* the answer's memory is counted by exchange_hold_memory() from
+                                  * now on */
     }
     c->n_page = body->cap;
     h->n_page_bytes += c->n_page;

@@ -1,8 +1,8 @@
 /* server/http/http_grammar.c - see http_grammar.h.
  *
  * The functions read NUL-terminated texts that libmicrohttpd has kept, without allocation or copy.
- * Everything is stricter than the RFCs where parties are known to differ: at most 19 digits for a
- * length, no empty token, no coding after `chunked`.
+ * The checks are stricter than the RFCs where implementations are known to differ: at most 19
+ * digits for a length, no empty token, no coding after `chunked`.
  */
 #include "server/http/http_grammar.h"
 
@@ -35,7 +35,8 @@ bool http_read_length(const char *text, uint64_t *length)
     return *length <= INT64_MAX;
 }
 
-/* The list member at *text, trimmed; *text moves past its comma. False at the end. */
+/* Read the list member at *text, trimmed, and advance *text past its comma. False: the list has
+ * ended. */
 static bool next_member(const char **text, const char **member, size_t *n)
 {
     const char *from = *text;

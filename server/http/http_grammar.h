@@ -16,8 +16,8 @@ bool http_is_token(const char *text, size_t n); /* false for the empty text */
 /* Read 1 to 19 digits of a number below 2^63. */
 bool http_read_length(const char *text, uint64_t *length);
 
-/* Whether a valid list of transfer codings ends with chunked, after others that are neither chunked
- * nor identity. */
+/* True: a valid list of transfer codings ends with chunked, and the codings before it are neither
+ * chunked nor identity. */
 bool http_has_foreign_coding(const char *list);
 
 #endif

@@ -1,7 +1,8 @@
 /* server/http/http_request.c - see http_request.h.
  *
  * The fields are an array in the order of the wire: a linear search over at most HTTP_MAX_FIELDS is
- * cheaper than an index, since a head is asked for a dozen names. Names are compared without case.
+ * cheaper than an index, because about a dozen names of a head are looked up. Names are compared
+ * case-insensitively.
  */
 #include "server/http/http_request.h"
 

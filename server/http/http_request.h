@@ -5,8 +5,8 @@
  * have no control characters but tabs, the target is valid (http_target.h), the body has one length
  * or is chunked.
  *
- * Zero is a request that was not read. A request that has failed has what had been read by then,
- * with keeps_alive false: where the next request begins is not known.
+ * Zero is a request that was not read. A refused request has the parts that had been read by then,
+ * and keeps_alive is false, because the start of the next request is not known.
  *
  * Thread: any.
  * Memory: none; the texts are borrowed from the reader of the head.
@@ -22,7 +22,7 @@
 
 #define HTTP_MAX_LINE ((size_t)8 << 10)  /* the least that RFC 9112, section 3, recommends */
 #define HTTP_MAX_HEAD ((size_t)16 << 10) /* request line and fields */
-#define HTTP_MAX_FIELDS 100              /* the limit for trailers, too */
+#define HTTP_MAX_FIELDS 100              /* also the most fields of trailers */
 #define HTTP_MAX_TRAILER ((size_t)4 << 10)
 
 struct http_field {
@@ -30,7 +30,7 @@ struct http_field {
 };
 
 struct http_request {
-    const char *method;        /* case matters; "" or NULL when none was read */
+    const char *method;        /* case-sensitive; "" or NULL: none was read */
     struct http_target target; /* its path is NULL when none was read */
     bool is_http_10;
     bool keeps_alive; /* the client wants to keep the connection */
@@ -41,12 +41,13 @@ struct http_request {
     struct http_field fields[HTTP_MAX_FIELDS];
 };
 
-/* The method, "" when none was read. */
+/* Return the method; "": none was read. */
 const char *http_request_method(const struct http_request *r);
-/* The first field of that name, in any case, or NULL; and how many fields have it. */
+/* Return the value of the first field with that name (case-insensitive), or NULL; count the fields
+ * with that name. */
 const char *http_request_field(const struct http_request *r, const char *name);
 uint32_t http_request_count(const struct http_request *r, const char *name);
-/* A length of 0 means no body. */
+/* True: the request has a body (a length of 0 means none). */
 bool http_request_has_body(const struct http_request *r);
 
 #endif

@@ -21,8 +21,8 @@ struct tls;
     XX(HANDSHAKE, "handshake")             /* a TLS handshake that failed */                       \
     XX(HEADER_TIMEOUT, "header_timeout")   /* no head in time */                                   \
     XX(BODY_TIMEOUT, "body_timeout")       /* 408: slower than min_body_rate */                    \
-    XX(READER_TIMEOUT, "reader_timeout")   /* a reader slower than that */                         \
-    XX(ADDRESS, "address")                 /* too many of one address */                           \
+    XX(READER_TIMEOUT, "reader_timeout")   /* an answer is read more slowly than min_body_rate */  \
+    XX(ADDRESS, "address")                 /* too many connections from one address */             \
     XX(FULL, "full")                       /* 503 or closed: no slot */                            \
     XX(DESCRIPTORS, "descriptors")         /* no free descriptor */                                \
     XX(EVICTED_IDLE, "evicted_idle")       /* closed to make room */                               \
@@ -40,19 +40,21 @@ struct http_options {
     uv_loop_t *loop;
     const char *host; /* "" = no TCP */
     uint16_t port;
-    struct tls *tls;       /* for TCP; NULL = plain */
-    const struct http_sockets *inherited; /* open listening sockets that replace those that would be
-                                           * bound; taken; NULL = none */
+    struct tls *tls;       /* TLS of the TCP socket; NULL = plain */
+    const struct http_sockets *inherited; /* open listening sockets to use instead of binding new
+                                           * ones; owned by struct http from then on; NULL = none */
     bool keeps_files; /* the files of inherited sockets are not removed at the end */
     const char *unix_path; /* a Unix socket beside TCP or instead; "" = none */
     unsigned unix_mode;    /* its permissions */
     size_t max_body;
-    uint64_t max_upload; /* for routes that receive their body in pieces */
-    uint32_t max_connections; /* for all sockets, lowered to what the descriptors allow */
-    uint32_t max_connections_per_address; /* 0 = half of them; loopback and the Unix socket: all */
-    uint32_t n_other_fds;   /* that the process may open later */
-    uint32_t header_timeout_s; /* for a head, a handshake included */
-    uint32_t idle_timeout_s;   /* between two requests; and for a reader that takes nothing */
+    uint64_t max_upload; /* most bytes of a body that its route receives in pieces */
+    uint32_t max_connections; /* over all sockets; lowered if the process has too few descriptors */
+    uint32_t max_connections_per_address; /* 0 = half of max_connections; not for loopback and the
+                                           * Unix socket */
+    uint32_t n_other_fds;   /* descriptors that the process may open later */
+    uint32_t header_timeout_s; /* time limit of a head, TLS handshake included */
+    uint32_t idle_timeout_s;   /* time limit between two requests, and for a client that reads
+                                * nothing */
     uint32_t min_body_rate;    /* bytes per second, of bodies and of readers; 0 = any */
     const char *allowed_hosts; /* checked (config/hosts.h); "" = as http.h says for loopback */
     const char *tenant_header; /* may occur once in a request; "" = none */
@@ -61,17 +63,17 @@ struct http_options {
     size_t n_routes;
     const char *cors_origins; /* checked; "" = no web page may call (cors.h) */
     unsigned reserved_flags;  /* flags of routes that are answered when all slots are taken */
-    void *ud;                 /* for the handlers and the callbacks below */
-    /* Bodies and unsent answers take this many bytes more, or less. False: there is no room, which
-     * only matters with may_refuse. NULL: not counted. */
+    void *ud;                 /* first argument of the handlers and of the callbacks below */
+    /* Called when bodies and unsent answers take so many bytes more (or less, if negative). False:
+     * there is no room, which is returned only with may_refuse. NULL: not counted. */
     bool (*hold)(void *ud, int64_t bytes, bool may_refuse);
-    /* Whether the call may continue, judged by its head. If not, a refusal has been sent as the
-     * answer and the result is negative. */
+    /* Decide by the head whether the call may continue. Negative: it may not, and a refusal has
+     * been sent as the answer. */
     int (*admit)(void *ud, struct http_call *call, unsigned flags);
     /* Answer a path that no route takes; is_known: routes take it with other methods. False,
      * without an answer: the general 404 or 405 follows. NULL: always. */
     bool (*refuse_path)(void *ud, struct http_call *call, bool is_known);
-    /* An exchange is over; route n_routes stands for an unknown path. */
+    /* Called when an exchange is over; route n_routes: an unknown path. */
     void (*done)(void *ud, size_t route, int status);
 };
 

@@ -17,8 +17,8 @@
 
 /* ---- hosts ---- */
 
-/* A character of a host name or IPv4 address: those of RFC 3986's reg-name that names in use
- * have. */
+/* True: a character of a host name or IPv4 address. Of RFC 3986's reg-name, only the characters
+ * that real names have. */
 static bool is_target_name_char(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -73,7 +73,7 @@ bool http_host_is_valid(const char *text)
 
 /* ---- targets ---- */
 
-/* Printable ASCII without the characters that RFC 3986 allows nowhere and no client sends; a few
+/* True: printable ASCII. Characters that RFC 3986 forbids and no client sends are refused; a few
  * that browsers send unencoded in queries are accepted. */
 static bool is_target_char(char c)
 {
@@ -121,8 +121,8 @@ static void split_query(struct http_target *out, char *text)
     out->path = text[0] != '\0' ? text : "/";
 }
 
-/* The host moves a byte to the left, over the second slash, so that a NUL can end it without
- * overwriting the path's slash. */
+/* Parse an absolute target. The host is moved a byte to the left, over the second slash, so that a
+ * NUL can end it without overwriting the path's slash. */
 static int parse_absolute(struct http_target *out, char *text)
 {
     const size_t n_scheme = strncasecmp(text, "http://", 7) == 0    ? 7

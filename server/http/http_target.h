@@ -12,7 +12,8 @@
 struct http_target {
     const char *path;  /* decoded, begins with a slash; "*" for the whole server */
     const char *query; /* as it was sent, or NULL */
-    const char *host;  /* with its port: of an absolute target, else the Host field; NULL: none */
+    const char *host;  /* host with port, of an absolute target, else of the Host field; NULL:
+                        * none */
 };
 
 /* Split the target of a request line, in place: origin-form, absolute-form of http and https, and
@@ -20,10 +21,10 @@ struct http_target {
  * percent encodings, and %00. 0 or ERR_INVAL. */
 int http_target_parse(struct http_target *out, char *text, const char *method);
 
-/* Whether the text is a host as in the Host field: a name, an IPv4 or a bracketed IPv6 address,
- * with a port or without. */
+/* True: the text is a host as in the Host field: a name, an IPv4 or a bracketed IPv6 address, with
+ * or without a port. */
 bool http_host_is_valid(const char *text);
-/* Bytes of the host before its port. */
+/* Count the bytes of the host before its port. */
 size_t http_host_name_length(const char *host);
 
 /* Decode %xx, and + as a blank where `is_query`, in place. The text must have been checked. */

@@ -1,9 +1,9 @@
 /* server/http/limits.c - see limits.h.
  *
  * Connections from one address are counted by walking a bucket of a hash table with a random salt,
- * so that no counter can get out of step. limits_make_room() is called before each accept, and
- * limits_ask() with the client's address after it. The number of slots is set once, at the start,
- * from RLIMIT_NOFILE, which is raised as far as the hard limit allows.
+ * so that there is no counter that could become wrong. limits_make_room() is called before each
+ * accept, and limits_ask() with the client's address after it. The number of slots is set once, at
+ * the start, from RLIMIT_NOFILE, which is raised as far as the hard limit allows.
  */
 #include "server/http/limits.h"
 
@@ -16,10 +16,10 @@
 #include <xxhash.h>
 
 #define EXTRA_CONNECTIONS 256
-#define AUTOMATIC_CONNECTIONS 1280 /* the least for max_connections = 0 */
-/* With fewer there is no point in listening. */
+#define AUTOMATIC_CONNECTIONS 1280 /* least number of connections with max_connections = 0 */
+/* Least number of connections with which the server starts. */
 #define MIN_CONNECTIONS 4
-/* Open descriptors when /proc cannot be read. */
+/* Assumed number of open descriptors when /proc cannot be read. */
 #define OPEN_GUESS 32
 
 void limits_init(struct limits *l, struct connections *group, uint32_t max,
@@ -87,7 +87,7 @@ bool limits_are_full(const struct limits *l)
 bool limits_make_room(struct limits *l)
 {
     while (limits_are_full(l) && connections_evict(l->group))
-        ; /* also for clients that came when none could be closed */
+        ; /* more than one, if clients came earlier when none could be closed */
     return l->group->n < l->max + LIMITS_RESERVED;
 }
 

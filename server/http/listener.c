@@ -3,8 +3,8 @@
  * uv_poll reports a readable socket; up to MAX_ACCEPTS clients are accepted in one callback. When
  * the backlog cannot be served, polling stops and a timer or the end of a connection resumes it
  * (listener_resume()), because a level-triggered poll would spin. The spare descriptor is a
- * duplicate of the listening socket: closing it leaves just one free descriptor to accept a client
- * and close it.
+ * duplicate of the listening socket: closing it frees one descriptor, with which a client can be
+ * accepted and closed.
  */
 #include "server/http/listener.h"
 
@@ -20,14 +20,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Clients accepted in one turn of the loop, so that other work gets its turn. */
+/* Most clients accepted in one turn of the loop, so that other work gets its turn. */
 #define MAX_ACCEPTS 64
 #define REST_MS 100
-/* Pause when all slots are taken by clients that are not idle. */
+/* Milliseconds of a pause when all slots are taken by clients that are not idle. */
 #define SHORT_REST_MS 10
 
-/* A duplicate of the listening socket: making one needs no path that the sandbox would have to
- * allow. */
+/* Open the spare descriptor as a duplicate of the listening socket, which needs no path that the
+ * sandbox would have to allow. */
 static int open_spare(const struct listener *l)
 {
     return fcntl(l->fd, F_DUPFD_CLOEXEC, 0);
@@ -67,8 +67,8 @@ static void refuse_client(struct listener *l, int fd, enum http_edge why)
     close(fd);
 }
 
-/* Open the connection. TCP_NODELAY: answers go out in few writes, and none should wait for a full
- * packet. */
+/* Open the connection. TCP_NODELAY, because answers are sent in few writes, none of which should
+ * wait for a full packet. */
 static void admit(struct listener *l, int fd, const struct in6_addr *address, bool is_reserved)
 {
     const int on = 1;
@@ -112,7 +112,8 @@ static bool is_shortage(int error)
     return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-/* Accept and close the client at the front of the backlog, which would wait for an unknown time. */
+/* Accept and close the first client of the backlog, which would otherwise wait for an unknown
+ * time. */
 static void shed_one(struct listener *l)
 {
     int fd;
@@ -126,7 +127,7 @@ static void shed_one(struct listener *l)
     l->spare_fd = open_spare(l);
 }
 
-/* No descriptor is free. True: one was freed, and accepting may continue. */
+/* Called when no descriptor is free. True: one was freed, and accepting may continue. */
 static bool relieve(struct listener *l)
 {
     l->http->edge[HTTP_EDGE_DESCRIPTORS]++;
@@ -137,7 +138,7 @@ static bool relieve(struct listener *l)
     return false;
 }
 
-/* Whether the backlog has a client: only then is another connection closed for it. */
+/* True: the backlog has a client. Only then another connection is closed to make room. */
 static bool has_client(const struct listener *l)
 {
     struct pollfd p = {.fd = l->fd, .events = POLLIN};

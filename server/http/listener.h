@@ -1,8 +1,8 @@
-/* server/http/listener.h - a listening socket: accepts clients as long as there is room for them.
+/* server/http/listener.h - a listening socket: accepts clients while there are slots for them.
  *
- * When descriptors run out, a waiting connection is closed (limits.h). If none waits, one client is
- * turned away with the help of a descriptor that is kept for that, and the listener pauses until a
- * connection ends or a tenth of a second has passed, so that the loop does not spin.
+ * When descriptors run out, an idle connection is closed (limits.h). If none is idle, one client is
+ * refused by means of a spare descriptor that is kept for that purpose, and the listener pauses
+ * until a connection ends or a tenth of a second has passed, so that the loop does not spin.
  *
  * Thread: the loop's.
  * Memory: the owner's.
@@ -35,10 +35,11 @@ struct listener {
     bool is_started, is_resting;
 };
 
-/* All but the private members must be filled in; takes the socket. */
+/* Set up a listener for the socket `fd`, which it owns from then on. The caller has filled in all
+ * but the private members. */
 void listener_init(struct listener *l, int fd);
 void listener_start(struct listener *l, uv_loop_t *loop);
-/* A descriptor is free: accept again. */
+/* Accept again; called when a descriptor or slot has become free. */
 void listener_resume(struct listener *l);
 /* After listener_start() the loop must run once more before the memory is freed. */
 void listener_close(struct listener *l);

@@ -43,8 +43,8 @@ static const char *header_of(const struct http_call *call, const char *name)
     return NULL;
 }
 
-/* Pass the answer to the caller. The exchange ends first, so that all it held is free when the
- * caller starts the next one. */
+/* Pass the answer to the caller. The exchange ends first, so that its memory is free when the
+ * caller starts the next call. */
 static void finish_call(struct local_call *c)
 {
     struct http_call *call = c->call;
@@ -68,8 +68,8 @@ static void finish_call(struct local_call *c)
     buf_release(&body);
 }
 
-/* The handler has written: the call is finished at an end or a death, not while it still
- * streams. */
+/* Called when the handler has written: the call is finished if the answer has ended or was aborted,
+ * not while it still streams. */
 static void on_local_wake(void *client)
 {
     struct local_call *c = client;
@@ -89,7 +89,8 @@ static void on_before_sleep(uv_prepare_t *handle)
     struct local_calls *group = handle->data;
     struct list woken;
 
-    /* Callers may start other calls, whose refusals come in the next turn. */
+    /* Callers may start other calls; if these are refused, their answers are passed in the next
+     * turn. */
     list_init(&woken);
     list_move_back(&woken, &group->woken);
     while (!list_is_empty(&woken) && !loop_guard_is_due(handle->loop))
@@ -103,10 +104,10 @@ static void on_before_sleep(uv_prepare_t *handle)
 
 /* ---- the request ---- */
 
-/* Bytes of the request line that a client would send, beside its path. */
+/* Bytes of the request line without its path. */
 #define LINE_AROUND_PATH (sizeof("POST  HTTP/1.1") - 1)
 
-/* Whether a header field may have that value. */
+/* True: a header field may have that value. */
 static bool is_field_value(const char *text)
 {
     for (; *text != '\0'; text++)
@@ -206,7 +207,7 @@ void local_call_cancel(struct local_call *c)
 
 /* ---- all calls ---- */
 
-/* Neither handle's init and start can fail. */
+/* The init and start functions of both handles cannot fail. */
 void local_calls_start(struct local_calls *group, struct http_shared *http)
 {
     *group = (struct local_calls){.http = http};

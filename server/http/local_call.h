@@ -2,11 +2,11 @@
  *
  * It is an exchange like any other: a head (http_request.h), a route, an owner, a body, and an
  * answer that is kept until its caller has it. Handlers treat it like a client's, and the access
- * log and the counters include it. The checks against strangers (hosts, origins, content types) are
- * left out; the route's admission, with its owner's limits, holds. Its work has the lowest
- * priority, whatever its body says (http_call_is_local()).
+ * log and the counters include it. Hosts, origins and content types are not checked; the route's
+ * admission, with the owner's limits, applies. Its work has the lowest priority, whatever its body
+ * says (http_call_is_local()).
  *
- * Answers are handed over before the loop sleeps, never from local_call_start().
+ * Answers are passed to `done` before the loop sleeps, never from within local_call_start().
  *
  * Thread: the loop's.
  * Memory: the call is its caller's; its head and its body are freed with the answer.
@@ -26,7 +26,7 @@ struct local_calls { /* all local calls; zero is none */
     struct http_shared *http;
     struct list all, woken;
     uv_prepare_t before_sleep;
-    uv_idle_t sleepless; /* runs while answers have not been handed over */
+    uv_idle_t sleepless; /* runs while answers have not been passed to their callers */
     bool is_open;
 };
 
@@ -36,19 +36,19 @@ void local_calls_stop(struct local_calls *group);
 
 struct local_request {
     const char *path;   /* "/v1/completions", encoded, with a query or without */
-    const char *tenant; /* the tenant when there are no keys; "" = none */
+    const char *tenant; /* tenant of the call if there are no keys; "" = none */
     const char *id;     /* X-Request-Id */
     const struct buf *body; /* copies */
     void *owner;      /* owner for http_call_set_owner(), taken on success; NULL: none */
     void (*release_owner)(void *owner);
     const char *owner_name;
-    const void *context; /* http_call_context(); NULL: none. It must live until `done`, or until no
-                          * work that the call has begun runs any more */
+    const void *context; /* returned by http_call_context(); NULL: none. It must live until `done`,
+                          * or until all work that the call has begun has ended */
 };
 
 struct local_reply {
     int status;                /* 0: the answer was too large to be kept */
-    struct buf *body;          /* until the return; its bytes may be taken */
+    struct buf *body;          /* valid until `done` returns; its bytes may be taken */
     uint32_t retry_after_s;    /* 0: no Retry-After */
     bool is_final;             /* a retry would not help */
 };
@@ -64,11 +64,11 @@ struct local_call {
     struct http_call *call;
 };
 
-/* POST; `done` is set. ERR_INVAL: a client could not send such a path, tenant or id; ERR_NOENT: no
- * route takes it; ERR_NOMEM. */
+/* Start a POST; `done` must be set. ERR_INVAL: path, tenant or id is not valid in HTTP; ERR_NOENT:
+ * no route has the path; ERR_NOMEM. */
 int local_call_start(struct local_call *c, struct local_calls *group,
                      const struct local_request *r);
-/* Its handler is told as when a client disconnects; `done` is not called. */
+/* Cancel the call: its handler is told, as when a client disconnects, and `done` is not called. */
 void local_call_cancel(struct local_call *c);
 
 #endif

@@ -1,8 +1,8 @@
 /* server/http/proxy_headers.c - see proxy_headers.h.
  *
- * Each header has a newer and an older name. Whether a connection is trusted is decided once, when
- * it is opened, from its peer's address; proxy_header() returns NULL on all others. IPv4 is
- * compared as a mapped IPv6 address, which also covers dual-stack sockets.
+ * Each header has a newer and an older name. A connection is trusted or not from its start, by its
+ * peer's address; proxy_header() returns NULL on one that is not. IPv4 is compared as a mapped IPv6
+ * address, which also covers dual-stack sockets.
  */
 #include "server/http/proxy_headers.h"
 

@@ -15,21 +15,21 @@
 struct http_call;
 
 enum proxy_header {
-    PROXY_OBJECTIVE = 0, /* the class of the request */
+    PROXY_OBJECTIVE = 0, /* name of the request's class */
     PROXY_FAIRNESS_ID,   /* the tenant of the request */
     PROXY_TTFT_MS,       /* the deadline of its first token */
     PROXY_N_HEADERS,
 };
 
-/* The header's value; NULL: absent, or not believed. The newer name is asked first. */
+/* Return the header's value; NULL: absent, or not believed. The newer name comes first. */
 const char *proxy_header(const struct http_call *c, enum proxy_header h);
 /* The newer name of the header. */
 const char *proxy_header_name(enum proxy_header h);
 
-/* The name of a believed header that occurs more than once, or NULL. */
+/* Return the name of a believed header that occurs more than once, or NULL. */
 const char *proxy_header_twice(const struct http_call *c);
 
-/* Whether the peer of the socket `fd` is one of trusted_proxies. */
+/* True: the peer of the socket `fd` is one of trusted_proxies. */
 bool proxy_is_trusted(const char *trusted_proxies, int fd);
 
 #endif

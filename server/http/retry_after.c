@@ -1,8 +1,8 @@
 /* server/http/retry_after.c - see retry_after.h.
  *
- * All refusals that a retry can help set their headers here, so that they cannot differ. The time
- * comes from the caller's estimate of its queue, bounded by retry_after_bound(); it is called on
- * the I/O thread before the error is sent.
+ * All refusals after which a retry may succeed set their headers here, so that they are alike. The
+ * time is the caller's estimate of its queue, bounded by retry_after_bound(). Called on the I/O
+ * thread before the error is sent.
  */
 #include "server/http/retry_after.h"
 

@@ -14,13 +14,14 @@
 struct http_call;
 
 #define RETRY_AFTER_MIN_MS 50u
-/* The longest time that a client is told to wait: later the estimate is stale. */
+/* The longest time that a client is told to wait: an estimate of a later time would be too
+ * uncertain. */
 #define RETRY_AFTER_MAX_MS 60000u
 
-/* The time, moved into these limits. */
+/* Return `ms`, raised or lowered into the limits of Retry-After. */
 uint32_t retry_after_bound(uint64_t ms);
 
-/* Set the headers of the answer that is still to come. */
+/* Set the headers of an answer that has not been sent yet. */
 void retry_after_set(struct http_call *call, uint32_t ms);
 
 #endif

@@ -1,8 +1,9 @@
 /* server/http/timeouts.c - see timeouts.h.
  *
  * All entries of a kind have the same length, so that appending keeps each list sorted by due time
- * and every operation is O(1); only the first of each list is compared. The one timer is moved
- * forward only: an entry that leaves does not touch it, and it may fire once in vain.
+ * and every operation is O(1); only the first of each list is compared. The one timer is only ever
+ * set to an earlier time: an entry that leaves its list does not change it, and it may fire once
+ * with nothing due.
  */
 #include "server/http/timeouts.h"
 
@@ -31,8 +32,8 @@ static void set_timer(struct timeouts *t, uint64_t due_ms)
     uv_timer_start(&t->timer, on_timeout_timer, due_ms > now ? due_ms - now : 1, 0);
 }
 
-/* Report entries that are due. `due` may begin another wait of the same connection, at the end of a
- * list. */
+/* Call `due` for the entries whose time is up. `due` may begin another wait of the same connection,
+ * at the end of a list. */
 static void on_timeout_timer(uv_timer_t *timer)
 {
     LOOP_CALLBACK(timer->loop, "timeouts.timer");

@@ -1,4 +1,4 @@
-/* server/http/timeouts.h - time limits of what connections wait for.
+/* server/http/timeouts.h - time limits for connections that wait.
  *
  * Each kind of waiting has one time limit and one list, in the order in which connections began to
  * wait: the first of a list is the next to time out, and the first to be closed when slots are
@@ -34,11 +34,11 @@ struct timeouts {
     struct list waiting[TIMEOUT_KINDS];
     uint64_t length_ms[TIMEOUT_KINDS];
     uv_timer_t timer;
-    uint64_t timer_ms; /* when it will fire; 0 = it is not set */
+    uint64_t timer_ms; /* time at which the timer will fire; 0 = it is not set */
     void (*due)(struct timeout *t);
 };
 
-/* `due` is called for an entry whose time is up, and must end or restart it. */
+/* Set up the lists. `due` is called for an entry whose time is up, and must end or restart it. */
 void timeouts_init(struct timeouts *t, uv_loop_t *loop,
                    const uint64_t length_ms[static TIMEOUT_KINDS], void (*due)(struct timeout *t));
 void timeouts_close(struct timeouts *t); /* the loop must run once more */
@@ -46,7 +46,7 @@ void timeouts_close(struct timeouts *t); /* the loop must run once more */
 void timeout_init(struct timeout *e);
 /* Begin to wait now; with TIMEOUT_NONE only end the present wait. */
 void timeout_restart(struct timeouts *t, struct timeout *e, enum timeout_kind kind);
-/* Begin to wait, unless the entry already waits for that: then its limit continues. */
+/* Begin to wait, unless the entry already waits for the same kind: then its limit continues. */
 void timeout_set(struct timeouts *t, struct timeout *e, enum timeout_kind kind);
 
 #endif

@@ -18,7 +18,8 @@
 
 struct tls_credentials {
     gnutls_certificate_credentials_t gnutls;
-    uint32_t n_refs; /* one reference of struct tls, one of each session */
+    uint32_t n_refs; /* references: one of struct tls while these are the newest, and one of each
+                      * session */
 };
 
 struct tls {

@@ -12,7 +12,8 @@
 
 #include <stddef.h>
 
-struct gnutls_session_int; /* gnutls_session_t points to it; its header takes too many names */
+struct gnutls_session_int; /* gnutls_session_t is a pointer to it; GnuTLS's header is not included
+                            * because it defines too many names */
 struct tls;
 struct tls_credentials;
 
@@ -20,11 +21,11 @@ struct tls_credentials;
 int tls_open(struct tls **out, const char *certificate, const char *key, char *err, size_t err_len);
 void tls_close(struct tls **tls);
 
-/* Read both again; on failure everything stays as it was. */
+/* Read certificate and key again; on failure nothing changes. */
 int tls_reload(struct tls *t, char *err, size_t err_len);
 
-/* A session begins: give it the versions and ciphers, and the credentials in force, which are held
- * until tls_end(). NULL when that fails. */
+/* Called when a session begins: set its versions and ciphers, and the credentials in force, to
+ * which it holds a reference until tls_end(). NULL: it failed. */
 struct tls_credentials *tls_begin(struct tls *t, struct gnutls_session_int *session);
 void tls_end(struct tls_credentials *c); /* NULL is allowed */
 

@@ -3,7 +3,7 @@
  * A hash table with chains over a fixed array of places; free places form a list, taken in order.
  * block_set_list() lists parents before children: it climbs from each block to the last ancestor
  * that is not listed yet and writes the chain down from there, so that every block is visited once.
- * Only the publisher's thread calls.
+ * Only the publisher's thread uses it.
  */
 #include "server/kv_events/block_set.h"
 
@@ -16,7 +16,7 @@
 
 struct place {
     struct kv_event block;
-    uint32_t next; /* in its bucket, or in the list of free places */
+    uint32_t next; /* next place of its bucket, or of the list of free places */
     bool is_in, is_listed;
 };
 
@@ -98,7 +98,7 @@ void block_set_clear(struct block_set *s)
     s->n = 0;
 }
 
-/* The link that names the place with this hash, or the end of its chain. */
+/* Return the link to the place with this hash, or the link at the end of its chain. */
 static uint32_t *find_hash(const struct block_set *s, struct prefix_hash hash)
 {
     uint32_t *link = &s->buckets[hash.lo & s->mask];

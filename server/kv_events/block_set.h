@@ -1,7 +1,7 @@
 /* server/kv_events/block_set.h - a copy of the prefix index, built from its events.
  *
- * A table by hash. A block without room, or one that is in it already, is left out: with as many
- * places as the cache has blocks neither happens.
+ * A hash table. A block for which there is no room, or that the set has already, is not added;
+ * neither happens if the set has as many places as the cache has blocks.
  *
  * Thread: one.
  * Memory: taken in block_set_create(): about 140 bytes a place.
@@ -27,8 +27,8 @@ void block_set_remove(struct block_set *s, struct prefix_hash hash);
 bool block_set_has(const struct block_set *s, struct prefix_hash hash);
 uint32_t block_set_n(const struct block_set *s);
 
-/* List all blocks, each after its parent and as often as possible right after it; *n is their
- * number. Valid until the set changes. */
+/* List all blocks, each after its parent, and directly after it where possible; *n is their number.
+ * Valid until the set changes. */
 const struct kv_event *const *block_set_list(struct block_set *s, uint32_t *n);
 
 #endif

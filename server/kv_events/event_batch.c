@@ -3,7 +3,7 @@
  * Events are packed into `body` as they come, and event_batch_finish() puts the outer array around
  * them. A run of blocks, each the parent of the next, becomes one BlockStored map, a run of
  * removals one BlockRemoved. msgpack-c writes into the buffer; errors stay in the buffer and are
- * looked at once, at the end.
+ * checked once, at the end.
  */
 #include "server/kv_events/event_batch.h"
 
@@ -57,8 +57,8 @@ static void pack_tokens(msgpack_packer *p, const struct kv_event *const *run, ui
             msgpack_pack_int32(p, run[i]->tokens[k]);
 }
 
-/* Pack what beside the tokens made a block's hash: the adapter, and for a text's first block the
- * salt. */
+/* Pack the values that, besides the tokens, decide a block's hash: the adapter, and for a text's
+ * first block the salt. */
 static void pack_extra_keys(msgpack_packer *p, const struct kv_event *e, const char *adapter)
 {
     const bool has_salt = e->is_first && e->salt != 0;
@@ -122,7 +122,7 @@ static void pack_removed(msgpack_packer *p, const struct kv_event *const *run, u
     pack_text(p, "GPU");
 }
 
-/* Whether an event can share one map with the event before it. */
+/* True: the event can be in one map with the event before it. */
 static bool goes_on(const struct kv_event *before, const struct kv_event *e)
 {
     if (e->kind != before->kind)

@@ -1,9 +1,9 @@
-/* server/kv_events/event_batch.h - KV events in the bytes that vLLM's readers understand.
+/* server/kv_events/event_batch.h - encodes KV events as vLLM's readers expect them.
  *
- * A batch is [seconds, [event, …], 0] in MessagePack, an event a map with its "type". Blocks of
- * which each follows the one before are one BlockStored with several hashes, blocks that are
- * removed together one BlockRemoved. A hash is 16 bytes, see prefix_hash_bytes(). Empty fields are
- * nil, and fields that have a default in vLLM are left out.
+ * A batch is [seconds, [event, …], 0] in MessagePack, an event a map with its "type". Consecutive
+ * blocks of a chain become one BlockStored with several hashes, blocks that are removed together
+ * one BlockRemoved. A hash is 16 bytes, see prefix_hash_bytes(). Empty fields are nil, and fields
+ * that have a default in vLLM are left out.
  *
  * Thread: any.
  * Memory: the buffer's.
@@ -22,7 +22,7 @@ struct event_batch { /* zero, with `body` initialised, is empty */
     struct buf body;   /* the events */
     uint32_t n_events; /* in `body` */
     bool has_tokens;   /* BlockStored has token ids */
-    const struct kv_events *names; /* of adapters; borrowed */
+    const struct kv_events *names; /* gives the adapters' names; borrowed */
 };
 
 void event_batch_clear(struct event_batch *b);

@@ -3,7 +3,7 @@
  * One thread (run_publisher()) takes events from the engine's ring, applies them to its copy of the
  * index, publishes them and answers replay requests; between events it sleeps in zmq_poll(), with
  * an eventfd that the engine's wake callback writes. The listening sockets are bound at the start
- * and handed to ZeroMQ as descriptors, because the sandbox refuses bind(). The publishing socket is
+ * and passed to ZeroMQ as descriptors, because the sandbox refuses bind(). The publishing socket is
  * an XPUB, which reports subscriptions, so that a new reader gets a snapshot of all blocks.
  */
 #ifdef QUIRE_ZMQ
@@ -32,22 +32,22 @@
 
 /* Blocks in a batch: vllm-router takes no more than 4096 events or 16 MiB. */
 #define MAX_TAKEN 1024
-/* Most bytes of a block in a batch: the map's words, hashes, 16 tokens of 5 bytes, an adapter's
- * name twice. */
+/* Most bytes of a block in a batch: the map's keys, hashes, 16 tokens of 5 bytes, an adapter's name
+ * twice. */
 #define MOST_BLOCK_BYTES 1024
 #define PICTURE_PAUSE_US 1000000u
-#define LINGER_MS 200 /* for the last batch, at the end */
+#define LINGER_MS 200 /* ms to send the last batch when the publisher stops */
 #define MAX_REQUEST 1024 /* bytes of a frame that is read: of replay requests and subscriptions */
 #define KEEPALIVE_S 60   /* TCP keepalive, by which a reader whose machine is gone is detected */
-#define HANDSHAKE_MS 5000 /* for a client that connects and does not speak ZeroMQ */
-#define MAX_WAITING 16    /* messages of a reader that are not read yet */
-/* Bytes of all subscriptions since the socket was made: ZeroMQ keeps each prefix for as long as the
- * reader stays, without a limit of its own. */
+#define HANDSHAKE_MS 5000 /* ms after which a client that does not speak ZeroMQ is disconnected */
+#define MAX_WAITING 16    /* most messages of a reader that have not been read yet */
+/* Bytes of all subscriptions since the socket was made: ZeroMQ keeps each prefix while the reader
+ * is connected, without a limit. */
 #define MAX_SUBSCRIBED ((size_t)256 << 10)
-#define SUBSCRIPTION_BYTES 64 /* beside its text */
+#define SUBSCRIPTION_BYTES 64 /* bytes counted for a subscription besides its text */
 /* Bytes of replay answers that are not sent yet: a reader may ask and never read. */
 #define MAX_OWED (2 * KV_EVENT_KEPT_BYTES)
-#define ANSWER_BYTES 512 /* beside the batch */
+#define ANSWER_BYTES 512 /* bytes counted for an answer besides the batch */
 #define SEND_BUFFER (256 << 10) /* a reader's bytes in the kernel, which would take megabytes */
 
 struct listening {
@@ -74,8 +74,9 @@ struct kv_event_publisher {
     struct buf bytes;
     struct sent_batches *sent;
     uint64_t next;                       /* number of the next batch */
-    size_t subscribed;                   /* bytes, of MAX_SUBSCRIBED */
-    atomic_size_t owed;                  /* bytes, of MAX_OWED; ZeroMQ's thread subtracts */
+    size_t subscribed;                   /* bytes of subscriptions, at most MAX_SUBSCRIBED */
+    atomic_size_t owed;                  /* bytes of unsent answers, at most MAX_OWED; ZeroMQ's
+                                          * thread subtracts */
     uint64_t picture_from;               /* number of the first batch of the last snapshot */
     uint64_t picture_us;                 /* when the last snapshot for a new subscriber was sent */
     bool owes_picture;
@@ -95,7 +96,7 @@ static void put_big_endian(uint8_t bytes[8], uint64_t number)
         bytes[i] = (uint8_t)(number >> (56 - 8 * i));
 }
 
-/* Publish the batch; nothing waits: a subscriber whose queue is full loses it. */
+/* Publish the batch without waiting: a subscriber whose queue is full loses it. */
 static void publish_bytes(struct kv_event_publisher *p)
 {
     uint8_t number[8];
@@ -106,7 +107,7 @@ static void publish_bytes(struct kv_event_publisher *p)
         (void)zmq_send(p->publish_socket, p->bytes.data, p->bytes.len, ZMQ_DONTWAIT);
 }
 
-/* Send the batch. If there is no memory it is lost, with its number: readers see the gap. */
+/* Send the batch. Without memory the batch and its number are lost: readers notice the gap. */
 static void send_batch(struct kv_event_publisher *p)
 {
     event_batch_finish(&p->batch, clock_unix_s(), &p->bytes);
@@ -219,14 +220,14 @@ struct asker {
     size_t n;
 };
 
-/* A batch on its way to one reader. */
+/* A batch that is being sent to one reader. */
 struct owed {
     atomic_size_t *sum;
     atomic_size_t n; /* set last, and read first by ZeroMQ's thread, which then sees the rest */
     uint8_t bytes[];
 };
 
-/* Runs on ZeroMQ's thread: the batch was sent, or the reader is gone. */
+/* Called on ZeroMQ's thread when the batch was sent or the reader has disconnected. */
 static void on_sent(void *bytes, void *ud)
 {
     struct owed *o = ud;
@@ -300,7 +301,7 @@ static void *make_socket(struct kv_event_publisher *p, int type, const struct li
     zmq_setsockopt(socket, ZMQ_TCP_KEEPALIVE_IDLE, &keepalive, sizeof(keepalive));
     if (type == ZMQ_XPUB)
         zmq_setsockopt(socket, ZMQ_XPUB_VERBOSE, &yes, sizeof(yes));
-    /* The socket is bound already: the address only has to be valid. */
+    /* The socket is bound already: the address is not used, but must be valid. */
     if (fd >= 0 && zmq_setsockopt(socket, ZMQ_USE_FD, &fd, sizeof(fd)) == 0 &&
         zmq_setsockopt(socket, ZMQ_IPV6, is_ipv6 ? &yes : &no, sizeof(no)) == 0 &&
         zmq_bind(socket, is_ipv6 ? "tcp://[::1]:1" : "tcp://127.0.0.1:1") == 0)
@@ -326,8 +327,8 @@ static void let_go(void **socket, void *fresh, const char *why)
     log_warn("kv_events", "event=readers_let_go reason=\"%s\"", why);
 }
 
-/* Readers do not read what they have asked for: disconnect all, and drop their answers. Real
- * readers ask again. */
+/* Called when readers do not read the answers to their requests: disconnect all, and drop the
+ * answers. Real readers request them again. */
 static void renew_replay_socket(struct kv_event_publisher *p)
 {
     let_go(&p->replay_socket, make_replay_socket(p),
@@ -372,8 +373,8 @@ static void take_question(struct kv_event_publisher *p)
     answer_from(p, &(struct asker){frames[0], (size_t)sizes[0]}, number);
 }
 
-/* Readers have subscribed to more than a socket may keep: disconnect all, which frees its memory.
- * Real readers reconnect, and get a snapshot. */
+/* Called when the subscriptions exceed MAX_SUBSCRIBED: disconnect all readers, which frees the
+ * memory. Real readers reconnect, and get a snapshot. */
 static void renew_publish_socket(struct kv_event_publisher *p)
 {
     p->subscribed = 0;
@@ -396,7 +397,7 @@ static void take_subscriptions(struct kv_event_publisher *p)
         renew_publish_socket(p);
 }
 
-/* Milliseconds until a snapshot that is owed may be sent; -1: none is. */
+/* Return the milliseconds until a due snapshot may be sent; -1: none is due. */
 static long picture_due_ms(const struct kv_event_publisher *p)
 {
     const uint64_t now = clock_us(), due = p->picture_us + PICTURE_PAUSE_US;
@@ -421,10 +422,11 @@ static void wake(void *ud)
     const struct kv_event_publisher *p = ud;
     const uint64_t one = 1;
 
-    (void)!write(p->wake_fd, &one, sizeof(one)); /* full: it is awake */
+    (void)!write(p->wake_fd, &one, sizeof(one)); /* an error means that the counter is full, and the
+                                                  * thread awake */
 }
 
-/* Wait for events. Replay requests wait while the set is being filled again, since no complete
+/* Wait for events. Replay requests wait while the set is being filled again, because no complete
  * snapshot could be sent. */
 static void wait_for_more(struct kv_event_publisher *p)
 {
@@ -483,7 +485,7 @@ static int open_listening(struct listening *l, const char *setting,
         snprintf(err, err_len, "'%s': %s", setting, why);
         return ERR_IO;
     }
-    /* Accepted connections inherit it. */
+    /* Accepted connections inherit the buffer's size. */
     (void)setsockopt(l->fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
     snprintf(l->endpoint, sizeof(l->endpoint), is_ipv6 ? "tcp://[%s]:%u" : "tcp://%s:%u", e->host,
              port);

@@ -1,7 +1,7 @@
 /* server/kv_events/kv_event_publisher_none.c - kv_event_publisher.h in a build without ZeroMQ.
  *
- * The opening fails with a sentence, so that there is never a publisher; of the other functions
- * only close, stop and counts are called, with NULL.
+ * The opening fails with a sentence, so that no publisher exists; of the other functions only
+ * close, stop and counts are called, with NULL.
  */
 #ifndef QUIRE_ZMQ
 #include "server/kv_events/kv_event_publisher.h"

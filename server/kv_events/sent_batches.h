@@ -1,4 +1,5 @@
-/* server/kv_events/sent_batches.h - the last batches that were sent, for readers that missed some.
+/* server/kv_events/sent_batches.h - keeps the last batches that were sent, for readers that have
+ * missed some.
  *
  * Thread: one.
  * Memory: at most max_batches batches of together max_bytes.
@@ -15,9 +16,9 @@ int sent_batches_create(struct sent_batches **out, uint32_t max_batches, size_t 
 void sent_batches_destroy(struct sent_batches **s);
 
 /* Keep a copy of batch `number`, which follows the last one; the oldest are dropped. A batch that
- * cannot be kept empties the ring: there is no gap in it. */
+ * cannot be kept empties the ring, so that it never has a gap. */
 void sent_batches_add(struct sent_batches *s, uint64_t number, const void *bytes, size_t n);
-/* Drop all batches: they are of no use to readers any more. */
+/* Drop all batches, because readers cannot use them any more. */
 void sent_batches_clear(struct sent_batches *s);
 
 /* The numbers of the kept batches: from .. to-1; from == to: none. */

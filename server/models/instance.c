@@ -1,9 +1,10 @@
 /* server/models/instance.c - see instance.h.
  *
  * instance_init() builds the parts in the order in which they depend on each other: threads, file,
- * tokenizer and model, cache, runner; a failure releases what there is, for all parts may be NULL.
- * The commands call it before they serve; for models that come and go a thread of the model pool
- * does. The GGUF is closed once its weights are packed, after a last check that nobody wrote to it.
+ * tokenizer and model, cache, runner; after a failure instance_release() frees the parts that
+ * exist, because all may be NULL. The commands call it before they serve; for models that are
+ * loaded on demand a thread of the model pool does. The GGUF is closed once its weights are packed,
+ * after a last check that nobody wrote to it.
  */
 #include "server/models/instance_impl.h"
 
@@ -54,8 +55,7 @@ static void show_progress(void *ud, uint64_t done, uint64_t total)
 
     if (p->told != NULL && total > 0)
         atomic_store_explicit(&p->told->permille, (uint32_t)((double)done * 1000 / (double)total),
-                              memory_order_relaxed); /* only displayed, so that relaxed order is
-                                                      * enough */
+                              memory_order_relaxed); /* only displayed, so relaxed order suffices */
     if (percent == p->shown || !isatty(STDERR_FILENO) || clock_ms() - p->start_ms < 200)
         return;
     p->shown = percent;
@@ -127,7 +127,8 @@ static int choose_isa(struct instance *e, enum config_isa setting, char *err, si
     return ERR_UNSUPPORTED;
 }
 
-/* A file may have any name, but JSON and metrics need UTF-8: broken bytes become '?'. */
+/* Replace bytes that are not UTF-8 by '?': a file may have any name, but JSON and metrics need
+ * UTF-8. */
 static void replace_broken(char *text)
 {
     size_t n = strlen(text);
@@ -169,7 +170,8 @@ int instance_one_model(struct model_item *out, const char *list, char *err, size
     return EXIT_USAGE;
 }
 
-/* The folder of packed weights: NULL: no cache; "": beside the model; else a folder that exists. */
+/* Choose the folder of packed weights. *out NULL: no cache; "": beside the model; else a folder
+ * that exists. */
 static int choose_weight_cache(const struct config *c, const char **out, char *err, size_t err_len)
 {
     struct stat st;
@@ -184,7 +186,7 @@ static int choose_weight_cache(const struct config *c, const char **out, char *e
     return ERR_INVAL;
 }
 
-/* The model item that is loaded, and who is told of the progress. */
+/* The model item that is loaded, and the progress to update. */
 struct origin {
     struct model_item item;
     const char *weight_cache;
@@ -219,8 +221,8 @@ static void identify(struct instance *e, const struct gguf *g, const struct conf
     e->kv_id[1] = hash.high64;
 }
 
-/* The identity of blocks in a store that other machines share: they do not see this machine's file,
- * so that it hashes all bytes of the weights. */
+/* Compute store_id, which names blocks in a store that other machines share: these do not see this
+ * machine's file, so all bytes of the weights are hashed. */
 static void identify_for_store(struct instance *e, const struct gguf *g)
 {
     const uint64_t start = clock_ms();
@@ -238,7 +240,7 @@ static void identify_for_store(struct instance *e, const struct gguf *g)
              e->store_id[1], e->store_id[0], clock_ms() - start);
 }
 
-/* The SHA-256 of each file of the weights, as sha256sum prints it, for receipts. */
+/* Compute the SHA-256 of each file of the weights, as sha256sum prints it, for receipts. */
 static int hash_files(struct instance *e, const struct gguf *g)
 {
     const uint64_t start = clock_ms();
@@ -317,8 +319,8 @@ static int load_model(struct instance *e, const struct config *c, const struct o
     if (rc == 0 && (c->slot_save_path[0] != '\0' || c->kv_store[0] != '\0' ||
                     c->requests_db[0] != '\0'))
         identify(e, g, c);
-    if (rc == 0 && c->kv_store[0] != '\0' && !from->only_plan) /* identify_for_store() reads all
-                                                                * weights */
+    if (rc == 0 && c->kv_store[0] != '\0' && !from->only_plan) /* because identify_for_store() reads
+                                                                * all weights */
         identify_for_store(e, g);
     if (rc == 0 && c->receipts == CONFIG_ON && !from->only_plan &&
         (rc = hash_files(e, g)) < 0)
@@ -374,7 +376,7 @@ static void log_sizes(const struct instance *e, const struct config *c, uint64_t
     instance_log_cache(e, c);
 }
 
-/* Use the thread pool of the company, or make one for this instance. */
+/* Use the thread pool that the process's engines share, or make one for this instance. */
 static int choose_threads(struct instance *e, const struct config *c,
                           const struct instance_company *company, bool only_plan, char *err,
                           size_t err_len)

@@ -1,9 +1,9 @@
-/* server/models/instance.h - everything between a model file and tokens, put together from the
+/* server/models/instance.h - one model with its tokenizer, weights, cache and runner, made from the
  * settings.
  *
- * The one place that knows how the parts fit: file, tokenizer, model, KV store, cache manager, swap
- * tiers, runner. The commands (serve, generate, score) share it. Part of the program's top, like
- * main.c: it may include everything.
+ * Only this file connects them: file, tokenizer, model, KV store, cache manager, swap tiers,
+ * runner. The commands (serve, generate, score) share it. Part of the program's top, like main.c:
+ * it may include everything.
  *
  * Thread: the one that starts the program.
  * Memory: owns all its parts; instance_release() tears down in reverse.
@@ -36,8 +36,10 @@ struct tokenizer;
 enum instance_flags {
     INSTANCE_SWAP = 1u << 0, /* with the swap tiers of the settings */
     INSTANCE_ENCODERS = 1u << 1, /* encoders, which only make embeddings, are accepted too */
-    INSTANCE_PLAN = 1u << 2, /* sizes only: no weight is read, and nothing can be computed */
-    INSTANCE_NO_CASCADE = 1u << 3, /* each sequence reads shared blocks for itself */
+    INSTANCE_PLAN = 1u << 2, /* only compute sizes: no weight is read, and no token can be
+                              * computed */
+    INSTANCE_NO_CASCADE = 1u << 3, /* attention reads shared blocks once for each sequence, not once
+                                    * for all */
 };
 
 struct instance {
@@ -62,19 +64,19 @@ struct instance {
     uint64_t kv_id[2];   /* weights_id and the settings that keys and values depend on */
     char (*weights)[DIGEST_TEXT]; /* [n_weights] the digest of each file; NULL without receipts */
     uint32_t n_weights;
-    uint64_t store_id[2]; /* the identity from all bytes of the weights; with kv_store only */
+    uint64_t store_id[2]; /* the identity from all bytes of the weights; set only with kv_store */
     struct sched_options sched; /* complete, for engine_loop_create() */
 };
 
-/* How far instance_init() has come, in thousandths; another thread reads it. */
+/* Progress of instance_init(), in thousandths; another thread reads it. */
 struct instance_progress {
     _Atomic uint32_t permille;
 };
 
 struct instance_company {     /* shared by several engines of a process */
-    struct thread_pool *pool; /* NULL: the engine makes its own */
-    const struct numa *numa;  /* the one that the pool was made with; NULL: the engine plans its
-                               * own */
+    struct thread_pool *pool; /* NULL: the instance makes its own pool */
+    const struct numa *numa;  /* the placement with which the pool was made; NULL: the instance
+                               * plans its own */
     struct instance_progress *progress;
 };
 
@@ -85,32 +87,33 @@ enum exit_code { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
  * The settings are those of one model (config_model()). Returns an exit_code. */
 int instance_init(struct instance *e, const struct config *c, unsigned flags, char *err,
                   size_t err_len);
-/* instance_init() for one of several engines of a process; pool and numa are borrowed. */
+/* As instance_init(), for one of several engines of a process; pool and numa are borrowed. */
 int instance_init_among(struct instance *e, const struct config *c, unsigned flags,
                         const struct instance_company *company, char *err, size_t err_len);
-/* Plan the placement of memory that the settings ask for; with `numa = auto`, on machines with
- * several nodes, measure which one reads fastest. All engines of a process share the result, and
- * the thread pool that instance_make_thread_pool() makes. */
+/* Plan the placement of memory on nodes. With `numa = auto`, on machines with several nodes,
+ * measure which placement reads fastest. All engines of a process share the result, and the thread
+ * pool that instance_make_thread_pool() makes. */
 void instance_plan_numa(struct numa *numa, const struct config *c);
 int instance_make_thread_pool(struct thread_pool **out, const struct config *c,
                               const struct numa *numa, char *err, size_t err_len);
-/* The name in the API of the first model in the setting `model`, known without opening its file;
- * UTF-8, with a '?' for each byte that is not. */
+/* Write the API name of the first model in `list`, the setting `model`, to id[] without opening its
+ * file: UTF-8, with '?' for each byte that is not. */
 void instance_name_model(const char *list, char *id, size_t size);
-/* The model in a list of one, for commands that work on one model. Returns an exit_code. */
+/* Parse a list of exactly one model, for commands that work on one model. Returns an exit_code. */
 int instance_one_model(struct model_item *out, const char *list, char *err, size_t err_len);
 void instance_release(struct instance *e);
-/* How many tokens of earlier answers the engine keeps for drafts; 0 when it makes no drafts. */
+/* Return how many tokens of earlier answers the engine keeps for drafts; 0 when it makes no
+ * drafts. */
 uint32_t instance_draft_history(const struct instance *e, const struct config *c);
-/* The form of the records in which a block store keeps this model's blocks. */
+/* Return the form of this model's records in a block store. */
 struct kv_record_form instance_record_form(const struct instance *e);
 
 struct gguf;
-/* Check whether the file can be served, without reading a weight: its keys, tokenizer, tensors,
- * their types and shapes, as a load does. Returns 0 and the bytes of a sequence's recurrent state
- * (0: the model has none), or ERR_* with the sentence that a load would give. */
+/* Check, as a load does but without reading a weight, that the file can be served: its keys,
+ * tokenizer, tensors, their types and shapes. Returns 0 and the bytes of a sequence's recurrent
+ * state (0: the model has none), or ERR_* with the sentence that a load would give. */
 int instance_check_model(const struct gguf *g, size_t *state_bytes, char *err, size_t err_len);
-/* The sampling defaults of the file (with `file_sampling`), then those of the settings. */
+/* Read the sampling defaults of the file (with `file_sampling`), then those of the settings. */
 void instance_read_sampling(struct sampling_defaults *d, const struct gguf *g,
                             const struct config *c);
 /* Open the file named by `path`, the model in that folder, or the demo model for "". `pre` is the

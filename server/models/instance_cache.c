@@ -2,8 +2,8 @@
  * instance_impl.h.
  *
  * kv_memory is divided: recurrent states take their share first, blocks of keys and values get the
- * rest. The scheduler's limits follow from what fitted (a context is never longer than the blocks
- * there are), and the swap tiers and the manager from those, so that the order of the calls in
+ * rest. The number of blocks then limits the scheduler (a context is never longer than all blocks),
+ * and the scheduler's limits size the swap tiers and the manager, so that the order of the calls in
  * instance_make_cache() matters.
  */
 #include "server/models/instance_impl.h"
@@ -27,7 +27,8 @@ _Static_assert((int)CONFIG_KV_F16 == KERN_KV_F16 && (int)CONFIG_KV_BF16 == KERN_
                    (int)CONFIG_KV_Q8_0 == KERN_KV_Q8_0 && (int)CONFIG_KV_Q4_0 == KERN_KV_Q4_0,
                "types are in the order of their words");
 
-/* Take the type of keys and values from the settings; some types need heads of certain sizes. */
+/* Set the type of keys and values from the settings, and check the head sizes that some types
+ * need. */
 static int choose_kv_type(struct instance *e, const struct config *c, char *err, size_t err_len)
 {
     const struct model_shape *s = &e->model->shape;
@@ -44,8 +45,8 @@ static int choose_kv_type(struct instance *e, const struct config *c, char *err,
     return ERR_UNSUPPORTED;
 }
 
-/* A model whose layers have no keys still counts tokens in blocks, which take no memory: as many as
- * all state slots can need at the longest context, up to this limit. */
+/* Most blocks of a model whose layers have no keys. It still counts tokens in blocks, which take no
+ * memory: as many as all state slots need at the longest context, at most this. */
 #define MOST_EMPTY_BLOCKS ((uint64_t)1 << 18)
 static uint32_t n_empty_blocks(const struct instance *e)
 {
@@ -55,7 +56,8 @@ static uint32_t n_empty_blocks(const struct instance *e)
     return (uint32_t)(n < MOST_EMPTY_BLOCKS || n == longest ? n : MOST_EMPTY_BLOCKS);
 }
 
-/* n_slots: how many sequences may have drafts, each with private blocks. */
+/* Create the KV store. n_slots: number of sequences that may have drafts, each with private
+ * blocks. */
 static int make_store(struct instance *e, const struct kv_shape *shape, uint64_t bytes,
                       uint32_t n_slots, char *err, size_t err_len)
 {
@@ -84,7 +86,8 @@ static int make_store(struct instance *e, const struct kv_shape *shape, uint64_t
 
 #define INTERVAL 16 /* blocks between two snapshots; each snapshot ends a chunk of the prompt */
 
-/* Each running sequence holds one state slot, and as many slots are left for snapshots. */
+/* Return the setting max_sequences, lowered so that each running sequence has a state slot and as
+ * many slots are left for snapshots. */
 static uint32_t max_sequences(const struct instance *e, const struct config *c)
 {
     const uint32_t wanted = (uint32_t)c->max_sequences, n = e->cache.states.n_slots / 2;
@@ -92,8 +95,8 @@ static uint32_t max_sequences(const struct instance *e, const struct config *c)
     return e->cache.states.n_slots == 0 || wanted <= n ? wanted : n > 0 ? n : 1;
 }
 
-/* The part of kv_memory for states: what the settings say, else half; all of it when layers have no
- * keys. */
+/* Return the bytes of kv_memory for states: state_memory, or half if that is 0; all when layers
+ * have no keys. */
 static uint64_t state_memory(const struct config *c, size_t block_bytes)
 {
     if (c->state_memory > 0)
@@ -101,7 +104,8 @@ static uint64_t state_memory(const struct config *c, size_t block_bytes)
     return block_bytes > 0 ? c->kv_memory / 2 : c->kv_memory;
 }
 
-/* Create the state slots; a slot's size is a multiple of a swap slot's. *taken: bytes of all. */
+/* Create the state slots; a slot's size is a multiple of a swap slot's. *taken: bytes of all
+ * slots. */
 static int make_states(struct instance *e, const struct config *c, size_t block_bytes,
                        uint64_t *taken, char *err, size_t err_len)
 {
@@ -156,7 +160,8 @@ static uint32_t slots_for(uint64_t bytes, size_t block_bytes)
     return n < UINT32_MAX / 2 ? (uint32_t)n : UINT32_MAX / 2;
 }
 
-/* Bytes of a slot of the swap tiers: a block's, or a state's when blocks have no bytes. */
+/* Return the bytes of a slot of the swap tiers: those of a block, or of a state when blocks have no
+ * bytes. */
 static size_t swap_slot_bytes(const struct instance *e)
 {
     const size_t block_bytes = kv_store_block_bytes(&e->kv->shape);
@@ -164,8 +169,8 @@ static size_t swap_slot_bytes(const struct instance *e)
     return block_bytes > 0 ? block_bytes : state_store_slot_bytes(e->states);
 }
 
-/* Copies to the swap file are staged in RAM. When the settings grant no RAM, stage as many slots as
- * one sequence may need, and at least 16, enough for a few short ones. */
+/* Return the RAM slots to use when swap_ram is 0, because copies to the swap file are staged in
+ * RAM: as many as one sequence may need, and at least 16, enough for a few short ones. */
 static uint32_t staging_slots(const struct instance *e)
 {
     const struct kv_state_options *s = &e->cache.states;
@@ -212,8 +217,8 @@ _Static_assert((int)CONFIG_PLACEMENT_FIRST_FIT == BLOCK_FIRST_FIT &&
                    (int)CONFIG_PLACEMENT_ROUND_ROBIN == BLOCK_ROUND_ROBIN,
                "placements are in the order of their words");
 
-/* Each priority may have preempted a batch of the one below it, and there are never more copies
- * than swap slots. */
+/* Return the most swapped copies at a time: each priority may have preempted a batch of the one
+ * below it, and there are never more copies than swap slots. */
 static uint32_t max_copies(const struct instance *e)
 {
     const uint64_t slots = (uint64_t)e->cache.n_ram + e->cache.n_file;

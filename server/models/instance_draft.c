@@ -62,7 +62,7 @@ static int item_of(struct model_item *item, const char *path, char *err, size_t 
     return ERR_RANGE;
 }
 
-/* Copy the model's settings, without those that belong to requests. */
+/* Copy the model's settings, and turn off those that belong to requests. */
 static int take_settings(struct config *own, const struct config *c, char *err, size_t err_len)
 {
     char text[MODELS_MAX_TEXT];
@@ -106,7 +106,8 @@ static int32_t n_common(const struct instance *e, const struct instance *draft)
     return n < m ? n : m;
 }
 
-/* Compare the ids that both have: vocabularies of one family may be padded to different sizes. */
+/* Compare the tokens of the ids that both vocabularies have: those of one family may be padded to
+ * different sizes. */
 static int check_vocabulary(const struct instance *e, const struct instance *draft, char *err,
                             size_t err_len)
 {
@@ -137,7 +138,7 @@ static int check_draft(const struct instance *e, const struct instance *draft, c
 
 /* ---- loading ---- */
 
-/* Memory for as many tokens as the model's own cache holds. */
+/* Return the memory for as many tokens as the model's cache holds. */
 static uint64_t kv_memory_for(const struct instance *e, const struct instance *draft)
 {
     const uint64_t n_tokens = kv_groups_most_tokens(&e->cache.groups, e->cache.n_blocks);

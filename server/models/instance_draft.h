@@ -1,8 +1,8 @@
 /* server/models/instance_draft.h - the draft model of a served model, put together from the
  * settings.
  *
- * The draft model is loaded and released with its model. Its own KV cache holds as many tokens as
- * the model's, or what draft_kv_memory says.
+ * The draft model is loaded and released with its model. It has its own KV cache, of
+ * draft_kv_memory bytes or (0) for as many tokens as the model's.
  *
  * Thread: the one that starts the program.
  * Memory: owns all its parts; instance_draft_release() frees them.

@@ -14,7 +14,7 @@ static uint64_t add_bytes(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* The time since which the model has had no requests. */
+/* Return the time since which the model has had no requests. */
 static uint64_t idle_since(const struct model_view *v)
 {
     return v->used_us > v->ready_us ? v->used_us : v->ready_us;
@@ -37,8 +37,8 @@ static bool is_there(const struct model_view *v)
     return v->state == MODEL_READY || v->state == MODEL_LOADING || v->state == MODEL_UNLOADING;
 }
 
-/* A model that leaves even if nobody needs its memory: it was told to, or has been idle too
- * long. */
+/* Find a model to unload even if no other model needs its memory: its unload was requested, or it
+ * has been idle too long. */
 static uint32_t find_leaver(const struct model_view *v, uint32_t n, uint64_t now_us)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -50,7 +50,7 @@ static uint32_t find_leaver(const struct model_view *v, uint32_t n, uint64_t now
     return NOBODY;
 }
 
-/* The model that can be loaded and has been waited for longest. */
+/* Find the model that can be loaded and for which a request has waited longest. */
 static uint32_t find_oldest(const struct model_view *v, uint32_t n)
 {
     uint32_t oldest = NOBODY;
@@ -79,7 +79,7 @@ static uint64_t taken(const struct model_view *v, uint32_t n, const struct model
     return sum;
 }
 
-/* Bytes that no unload can free: the process and the pinned models. */
+/* Count the bytes that no unload can free: the process and the pinned models. */
 static uint64_t kept(const struct model_view *v, uint32_t n, const struct model_memory *m)
 {
     uint64_t sum = m->base;
@@ -89,7 +89,7 @@ static uint64_t kept(const struct model_view *v, uint32_t n, const struct model_
     return sum;
 }
 
-/* A model to unload for room: of those without requests the least recently used. */
+/* Find a model to unload for room: of those without requests the least recently used. */
 static uint32_t find_idle(const struct model_view *v, uint32_t n)
 {
     uint32_t found = NOBODY;
@@ -101,7 +101,8 @@ static uint32_t find_idle(const struct model_view *v, uint32_t n)
     return found;
 }
 
-/* When all models have requests: the one that was loaded first and has stayed long enough. */
+/* Find the model to hold when all models have requests: of those that have stayed long enough the
+ * one that was loaded first. */
 static uint32_t find_held(const struct model_view *v, uint32_t n, uint64_t now_us)
 {
     uint32_t found = NOBODY;
@@ -123,7 +124,7 @@ static struct model_choice choose_to_unload(const struct model_view *v, uint32_t
     return i != NOBODY ? (struct model_choice){MODEL_STEP_HOLD, i} : (struct model_choice){0};
 }
 
-/* A model whose file has not been looked at; a look may run beside a load or an unload. */
+/* Find a model whose file has not been looked at; a look may run beside a load or an unload. */
 static uint32_t find_unknown(const struct model_view *v, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)

@@ -1,6 +1,6 @@
 /* server/models/model_pages.c - see model_pages.h.
  *
- * A load or an unload only states a wish to model_set.h and is answered before it is done. The body
+ * A load or an unload only sets flags in model_set.h, and is answered before it is done. The body
  * is parsed on the I/O thread: the route limits it to HTTP_SMALL_BODY. GET /debug/models writes the
  * state of each model that the settings still list.
  */
@@ -17,7 +17,7 @@
 
 /* ---- load and unload ---- */
 
-/* The model's name in the body; the caller frees *body with cJSON_Delete(). */
+/* Return the model's name in the body; the caller frees *body with cJSON_Delete(). */
 static const char *read_model_name(struct http_call *call, cJSON **body, struct api_error *e)
 {
     const cJSON *name;

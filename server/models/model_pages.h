@@ -1,8 +1,8 @@
 /* server/models/model_pages.h - operators' pages about models: POST /models/load and
  * /models/unload, as in llama-server's router mode, and GET /debug/models.
  *
- * A load or an unload is answered at once; /v1/models shows how far it is. An unload waits until
- * the model's running requests have ended.
+ * A load or an unload is answered at once; /v1/models shows its progress. An unload waits until the
+ * model's running requests have ended.
  *
  * Thread: the loop's.
  * Memory: the reply only.

@@ -1,16 +1,16 @@
 /* server/models/model_refusal.c - see model_refusal.h.
  *
  * Each function fills a struct refusal: the error for the client, the reason that the metrics
- * count, and whether a retry can help (Retry-After) or is_final says that it cannot.
+ * count, and either Retry-After or is_final: a retry cannot help.
  */
 #include "server/models/model_refusal.h"
 
 #include <inttypes.h>
 
-/* Time until a new process may serve. */
+/* Assumed milliseconds until a new process serves. */
 #define STOPPING_MS 1000u
 
-/* A refusal without Retry-After: a retry would not help. */
+/* Begin a refusal without Retry-After, because a retry would not help. */
 static void begin_refusal(struct refusal *why)
 {
     *why = (struct refusal){.reason = REJECTION_MODEL, .is_final = true};

@@ -1,4 +1,4 @@
-/* server/models/model_refusal.h - why a call does not get its model.
+/* server/models/model_refusal.h - the reasons for which a call does not get its model.
  *
  * Thread: the loop's.
  * Memory: none.

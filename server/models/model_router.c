@@ -1,9 +1,9 @@
 /* server/models/model_router.c - see model_router.h.
  *
  * Linear searches over at most SERVER_MAX_MODELS models, one pass for each kind of name in the
- * order of their rank. Models that a reload has removed (is_gone) are skipped, and their entries
- * stay, since indices and pointers of the others must not move. With one model every body goes to
- * it, and no name is compared.
+ * order of their rank. Models that a reload has removed (is_gone) are skipped; their entries stay,
+ * because indices and pointers of the others must not change. With one model every body goes to it,
+ * and no name is compared.
  */
 #include "server/models/model_router.h"
 
@@ -17,14 +17,14 @@
 
 #include <string.h>
 
-#define MAX_NAME_TEXT 4096 /* bytes of a name in a body; the parser handles longer ones */
+#define MAX_NAME_TEXT 4096 /* most bytes of a name in a body; the parser handles longer ones */
 
 static bool is_there(const struct served_model *h)
 {
     return !h->life.is_gone;
 }
 
-/* The first model that is still served; the settings always list one. */
+/* Return the first model that is still served; the settings always list one. */
 static struct served_model *first(struct served_model *all, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -44,7 +44,8 @@ static struct served_model *find_exact(struct served_model *all, uint32_t n, con
     return strcmp(name, "default") == 0 ? first(all, n) : NULL;
 }
 
-/* Whether an adapter has the name: a model that is not loaded has only the settings' list. */
+/* True: an adapter of the model has the name. A model that is not loaded has only the settings'
+ * list. */
 static bool has_adapter(const struct server_model *m, const char *name)
 {
     return m->adapters != NULL ? adapter_set_has(m->adapters, name)

@@ -1,10 +1,10 @@
 /* server/models/model_set.c - see model_set.h.
  *
- * model_set_pump() is the engine of it: it expires waiting calls, asks model_choose() for a step
- * and takes it until there is none, starts calls of models that are ready, and sets the timer to
- * the next time at which something may change. It is called after each job, wish and end of a
- * request, always on the I/O thread. A callback that may run inside another call's end only arms
- * the timer with 0 ms, so that the pump never runs nested.
+ * model_set_pump() does all the work: it expires waiting calls, asks model_choose() for a step and
+ * takes it until there is none, starts calls of models that are ready, and sets the timer to the
+ * next time at which something may change. It is called after each job, operator's request and end
+ * of a request, always on the I/O thread. A callback that may run inside another call's end only
+ * arms the timer with 0 ms, so that the pump never runs nested.
  */
 #include "server/models/model_set_impl.h"
 
@@ -32,8 +32,8 @@ static void on_idle_timer(uv_timer_t *timer)
     model_set_pump(timer->data);
 }
 
-/* Whether the end of a model's last request can allow a step: a call, an unload or an idle time
- * waits for it. */
+/* True: the end of a model's last request can allow a step, because a call, an unload or an idle
+ * time waits for it. */
 static bool is_watched(const struct model_set *s)
 {
     for (uint32_t i = 0; i < s->opt.n; i++) {
@@ -45,8 +45,8 @@ static bool is_watched(const struct model_set *s)
     return false;
 }
 
-/* The engine client's callback when its last job has ended, perhaps in the middle of a call's end:
- * the timer runs the pump afterwards. */
+/* Called by the engine client when its last job has ended, perhaps while a call is being ended: the
+ * timer runs the pump afterwards. */
 static void on_idle(void *ud)
 {
     struct model_set *s = ud;
@@ -175,7 +175,7 @@ static void refuse_large(struct model_set *s, struct served_model *h)
     model_waits_refuse(&h->life.waits, &why);
 }
 
-/* Models that were held accept calls again, except this one. */
+/* Let the held models accept calls again, except model `but`. */
 static void let_go(struct model_set *s, const struct served_model *but)
 {
     for (uint32_t i = 0; i < s->opt.n; i++) {
@@ -189,12 +189,13 @@ static void let_go(struct model_set *s, const struct served_model *but)
     }
 }
 
-/* Take a step; true: model_choose() is to be asked again at once. */
+/* Take a step. True: the caller asks model_choose() again at once. */
 static bool take_step(struct model_set *s, struct model_choice c)
 {
     struct served_model *h = &s->opt.models[c.i];
 
-    /* The calls of a model that is to leave must not begin now, and a look decides nothing. */
+    /* Held models accept calls again, except one that this step holds or unloads. A look changes no
+     * hold. */
     if (c.step != MODEL_STEP_LOOK)
         let_go(s, c.step == MODEL_STEP_HOLD || c.step == MODEL_STEP_UNLOAD ? h : NULL);
     switch (c.step) {
@@ -233,8 +234,8 @@ static bool needs_ticks(const struct model_set *s)
     return false;
 }
 
-/* Start calls of models that are ready, thousands of them over several turns of the loop. True:
- * some still wait. */
+/* Start calls of models that are ready, in several turns of the loop if they are many. True: some
+ * still wait. */
 static bool start_calls(struct model_set *s)
 {
     bool has_more = false;
@@ -250,7 +251,8 @@ static bool start_calls(struct model_set *s)
     return has_more;
 }
 
-/* Set the timer: ticks while calls or unloads wait, else the next idle time, else off. */
+/* Set the timer: every TICK_MS while calls or unloads wait, else to the next idle time, else
+ * off. */
 static void rearm(struct model_set *s, const struct model_view *v)
 {
     const uint64_t now = clock_us(), next = model_choice_next_us(v, s->opt.n, now);

@@ -1,4 +1,4 @@
-/* server/models/model_set_calls.c - calls, operators and reloads ask for models; see
+/* server/models/model_set_calls.c - takes calls, operators' requests and changed settings; see
  * model_set_impl.h.
  *
  * A call that finds its model ready starts at once. Otherwise it is refused if waiting cannot help
@@ -16,12 +16,12 @@
 #include "server/http/retry_after.h"
 #include "server/models/model_refusal.h"
 
-/* After this time the file of a model that failed is looked at again. */
+/* Microseconds after which the file of a model that failed is looked at again. */
 #define LOOK_AGAIN_US 1000000u
 
 /* ---- a model's state for pages ---- */
 
-/* The states in llama-server's words, where a model that failed is "unloaded". */
+/* Return the state in llama-server's words, where a model that failed is "unloaded". */
 static const char *state_name(const struct served_model *h)
 {
     static const char *const names[] = {[MODEL_UNLOADED] = "unloaded",
@@ -33,8 +33,8 @@ static const char *state_name(const struct served_model *h)
     return names[h->life.state];
 }
 
-/* Unix time at which the model will be unloaded; a busy model counts as idle from now on. 0:
- * never. */
+/* Return the Unix seconds at which the model will be unloaded; a busy model counts as idle from now
+ * on. 0: never. */
 static int64_t leaves_at(const struct served_model *h)
 {
     const uint64_t now = clock_us();
@@ -61,14 +61,14 @@ bool model_set_is_served(const struct served_model *h)
     return h->life.state == MODEL_READY && !h->life.is_held && !h->life.wants_unload;
 }
 
-/* Whether a call may wait for the model; it always may for a load that an operator asked for. */
+/* True: a call may wait for the model; it always may for a load that an operator has requested. */
 static bool may_wait(const struct served_model *h)
 {
     return h->model.load != SERVER_LOAD_NEVER || h->life.wants_load ||
            h->life.state == MODEL_LOADING || h->life.is_held;
 }
 
-/* Whether a call is refused at once, with the reason; false: it may wait. */
+/* True: the call is to be refused at once, for the reason *why; false: it may wait. */
 static bool is_hopeless(const struct model_set *s, const struct served_model *h,
                         struct refusal *why)
 {

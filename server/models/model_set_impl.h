@@ -25,18 +25,19 @@ struct model_set_job {
     char err[400];
 };
 
-/* Whether the model accepts calls now. */
+/* True: the model accepts calls now. */
 bool model_set_is_served(const struct served_model *h);
 
-/* Have the set told when the calls of model i, an index in opt.models, have ended. */
+/* Set the callback by which the set learns that the calls of model i (index in opt.models) have
+ * ended. */
 void model_set_watch(struct model_set *s, uint32_t i);
 
 struct model_set_job *model_set_job_of(struct model_set *s, const struct served_model *h);
-/* Start a job of the model, which has none that runs. */
+/* Start a job of the model; it must have no running job. */
 void model_set_begin_job(struct model_set *s, struct served_model *h, enum model_job_kind kind);
 /* Put changed settings in force, if nothing uses the model and no thread works on it. */
 void model_set_take_change(struct model_set *s, struct served_model *h);
-/* Ask for a load, whether or not a call waits for it. */
+/* Note that the model shall be loaded, also if no call waits for it. */
 void model_set_want(struct served_model *h);
 
 #endif

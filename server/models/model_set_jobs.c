@@ -2,8 +2,8 @@
  *
  * Each model has one job struct, and at most one job of it runs. on_model_work() runs on a pool
  * thread and calls only the loader's callbacks; it touches nothing but its job. after_model_work()
- * runs on the I/O thread, writes the result into struct model_life and pumps the set. Looks have
- * another owner in the pool than loads, so that a look need not wait for a load.
+ * runs on the I/O thread, writes the result into struct model_life and pumps the set. In the pool,
+ * looks and loads belong to different owners, so that a look need not wait for a load.
  */
 #include "server/models/model_set_impl.h"
 
@@ -54,8 +54,8 @@ static void fail_load(struct served_model *h, const char *reason)
     model_waits_refuse(&h->life.waits, &why);
 }
 
-/* The result of a look: a file that failed before and has not changed stays failed, any other may
- * be loaded. */
+/* Take the result of a look: a model that failed and whose file has not changed stays failed, any
+ * other may be loaded. */
 static void after_look(struct served_model *h, const struct model_set_job *j)
 {
     struct model_life *l = &h->life;

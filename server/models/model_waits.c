@@ -1,9 +1,9 @@
 /* server/models/model_waits.c - see model_waits.h.
  *
  * The waiting calls of a model are a list in the order of arrival. An entry leaves it in one of
- * four ways: its model is ready, it is refused, its time is over, or its client is gone. The entry
- * is freed and its on_gone callback removed before the call continues, since the call may end at
- * once. Long lists are worked off in several callbacks of the loop (promise P11).
+ * four ways: its model is ready, it is refused, its time is over, or its client has disconnected.
+ * The entry is freed and its on_gone callback removed before the call continues, since the call may
+ * end at once. A long list is processed in several callbacks of the loop (promise P11).
  */
 #include "server/models/model_waits.h"
 
@@ -22,8 +22,8 @@ struct wait {
     const struct wire_format *wire_format;
     struct body_scan scan; /* offsets into the body, which does not move */
     uint64_t arrival_us;
-    uint64_t over_us;        /* the time of a 408 */
-    uint64_t queue_until_us; /* the time of a 429; 0: never */
+    uint64_t over_us;        /* time at which the call gets a 408 */
+    uint64_t queue_until_us; /* time at which the call gets a 429; 0: never */
 };
 
 void model_waits_init(struct model_waits *w, struct engine_client *engine, uint32_t max,

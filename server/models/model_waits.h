@@ -6,7 +6,7 @@
  * request_timeout or max_queue_ms are over, and dropped when its client disconnects.
  *
  * Thread: the loop's.
- * Memory: one small allocation for each; the bodies are the calls' own and counted there.
+ * Memory: one small allocation for each call; the bodies stay with the calls, which count them.
  */
 #ifndef SERVER_MODELS_MODEL_WAITS_H
 #define SERVER_MODELS_MODEL_WAITS_H
@@ -40,14 +40,15 @@ void model_waits_init(struct model_waits *w, struct engine_client *engine, uint3
 /* Add a call, unless `max` wait already. ERR_LIMIT, ERR_NOMEM: the caller still owns it. */
 int model_waits_add(struct model_waits *w, struct http_call *call,
                     const struct wire_format *wire_format, const struct body_scan *scan);
-/* When the first waiting call arrived; 0: none waits. */
+/* Return the time at which the first waiting call arrived; 0: none waits. */
 uint64_t model_waits_since_us(const struct model_waits *w);
 
-/* The model is ready: start calls until the callback is due (loop_guard.h). Others still wait. */
+/* Called when the model is ready: start waiting calls until the callback's 5 ms are used up
+ * (loop_guard.h). The others wait for the next call of this function. */
 void model_waits_start(struct model_waits *w);
 /* Refuse all waiting calls. */
 void model_waits_refuse(struct model_waits *w, const struct refusal *why);
-/* Refuse the calls whose time is over, until the callback is due. */
+/* Refuse the calls whose time is over, until the callback's 5 ms are used up. */
 void model_waits_expire(struct model_waits *w, uint64_t now_us);
 
 #endif

@@ -2,8 +2,9 @@
  *
  * The parts of a model that outlive its load (engine client, journal, slots, metrics) are made in
  * served_model_open(), so that calls can wait and be counted while it is not loaded. A load fills
- * in the pointers to what it made, and served_model_detach() clears every one of them before a pool
- * thread frees it. served_model_pump() passes between queue and HTTP, on each wake of the loop.
+ * in the pointers to the loaded parts, and served_model_detach() clears all of them before a pool
+ * thread frees the parts. served_model_pump() passes between queue and HTTP, on each wake of the
+ * loop.
  */
 #include "server/models/served_model.h"
 

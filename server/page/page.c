@@ -59,7 +59,7 @@ static void set_headers(struct http_call *call, const char *tag)
     http_call_set_header(call, "ETag", tag);
 }
 
-/* Whether the list in If-None-Match has this tag, weak or strong, or is a star (RFC 9110, 13.1.2).
+/* True: the list in If-None-Match has this tag, weak or strong, or is a star (RFC 9110, 13.1.2).
  * Our tags have no comma. */
 static bool has_tag(const struct http_call *call, const char *tag)
 {
@@ -95,7 +95,7 @@ static void reply_asset(struct http_call *call, const struct asset *a)
     http_call_reply_page(call, a->type, &body);
 }
 
-/* Whether a media range has the weight 0, which means "not this one". */
+/* True: a media range has the weight 0, which means "not this one". */
 static bool is_unwanted(const char *range, size_t n)
 {
     for (size_t i = 0; i + 2 < n; i++)

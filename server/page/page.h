@@ -15,7 +15,7 @@
 
 struct http_call;
 
-/* Whether an Accept header (NULL: none) names text/html: browsers do for pages that they show,
+/* True: an Accept header (NULL: none) names text/html: browsers do for pages that they show,
  * clients that check whether a server is up do not. */
 bool page_is_wanted(const char *accept);
 

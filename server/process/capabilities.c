@@ -1,9 +1,9 @@
 /* server/process/capabilities.c - see capabilities.h.
  *
- * Bare system calls, since libcap would be one more library for two of them. Three sets are tried
- * without giving anything up for good (only the effective set changes), from none to both that open
- * files against their permissions; the first with which all files can be opened becomes the
- * permitted set, which can never grow again.
+ * It uses system calls, because libcap would be a library for only two of them. Three sets are
+ * tried without giving a capability up permanently (only the effective set changes), from none to
+ * both that open files against their permissions; the first with which all files can be opened
+ * becomes the permitted set, which can never grow again.
  */
 #include "server/process/capabilities.h"
 
@@ -39,7 +39,8 @@ static bool reduce(const struct sets *before, uint32_t keep)
     return set(&s);
 }
 
-/* Make only those in `mask` effective until the next call; the permitted set does not change. */
+/* Make only the capabilities in `mask` effective until the next call; the permitted set does not
+ * change. */
 static bool use(const struct sets *before, uint32_t mask)
 {
     struct sets s = *before;

@@ -2,8 +2,8 @@
  *
  * The old process sends its sockets as SCM_RIGHTS with one message that lists their kinds, and
  * waits for "ready\n" on the same connection; only then does it call handed(). Each side polls one
- * connection at a time. SO_PEERCRED tells whose process connects. The new process receives the
- * hand-over socket too, and so becomes the old one of the next hand-over.
+ * connection at a time. SO_PEERCRED reports the user of the connecting process. The new process
+ * receives the hand-over socket too, and so is the old process of the next hand-over.
  */
 #include "server/process/handover.h"
 
@@ -21,11 +21,12 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* The text of the sockets' message, followed by a letter for each; and the answer. */
+/* The text of the message with the sockets, followed by a letter for each; and the text of the
+ * answer. */
 #define GREETING "quire-handover 1 "
 #define READY "ready\n"
 #define MAX_SOCKETS 3
-/* Time for the old process to answer: one turn of its loop. */
+/* Seconds for the old process to answer, which takes one turn of its loop. */
 #define RECEIVE_S 10
 
 struct message {
@@ -48,7 +49,7 @@ static void prepare_message(struct message *m, size_t n_control)
 
 /* ---- the old process ---- */
 
-/* Letters: "t" a TCP socket, "l" a local one, "h" that of the hand-over. */
+/* Send the sockets. Letters: "t" a TCP socket, "l" a Unix socket, "h" the hand-over socket. */
 static int send_sockets(const struct handover *h)
 {
     const int fds[] = {h->opt.sockets.tcp, h->opt.sockets.local, h->fd};
@@ -73,7 +74,7 @@ static int send_sockets(const struct handover *h)
     return sendmsg(h->peer, &m.head, MSG_NOSIGNAL) < 0 ? ERR_IO : 0;
 }
 
-/* The connection is closed: another new process may connect. */
+/* Called when the connection is closed: another new process may connect. */
 static void on_peer_closed(uv_handle_t *handle)
 {
     LOOP_CALLBACK(handle->loop, "handover.closed");
@@ -193,7 +194,7 @@ static bool reach(struct handover *h, const char *path)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
 
     if (strlen(path) >= sizeof(a.sun_path))
-        return false; /* listening reports it */
+        return false; /* listening will report the error */
     memcpy(a.sun_path, path, strlen(path) + 1);
     h->peer = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (h->peer >= 0 && connect(h->peer, (const struct sockaddr *)&a, sizeof(a)) == 0)

@@ -1,8 +1,8 @@
 /* server/process/landlock.c - see landlock.h.
  *
- * Bare system calls with their constants. The ruleset handles every right that the kernel's version
- * knows, so that each right that is not granted is refused; older kernels refuse less. A path is
- * opened with O_PATH to name it in a rule.
+ * It has the system calls and their constants. The ruleset handles every right that the kernel's
+ * version knows, so that each right that is not granted is refused; older kernels know fewer
+ * rights. A path is opened with O_PATH to name it in a rule.
  */
 #include "server/process/landlock.h"
 
@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* As in linux/landlock.h, which on Debian 12 ends at version 2. */
+/* As in linux/landlock.h, which on Debian 12 has only versions 1 and 2. */
 #define FS_EXECUTE (1ull << 0)
 #define FS_WRITE_FILE (1ull << 1)
 #define FS_READ_FILE (1ull << 2)
@@ -44,7 +44,7 @@ struct port_attr {
     uint64_t access, port;
 };
 
-/* The rights that a kernel of that version knows; it refuses rulesets with others. */
+/* Return the rights that a kernel with that version knows; it refuses rulesets with others. */
 static uint64_t known_fs(int abi)
 {
     static const int n_rights[] = {0, 13, 14, 15, 15, 16};

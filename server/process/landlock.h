@@ -1,9 +1,9 @@
 /* server/process/landlock.h - limits the files and ports that the process may reach, by the
- * kernel's Landlock (no library has it yet, so these are the bare system calls).
+ * kernel's Landlock (by system calls, because no library supports it yet).
  *
- * A ruleset lists folders and files with what may be done in them; everything else is refused with
- * EACCES from then on, and so is every TCP connection and bind. Files that are open stay usable. It
- * binds the calling thread and threads that it creates afterwards, never existing ones.
+ * A ruleset lists folders and files with the allowed operations; all others are refused with EACCES
+ * from then on, as are TCP connections and binds. Open files stay usable. The ruleset restricts the
+ * calling thread and threads that it creates afterwards, never existing ones.
  *
  * Thread: one; landlock_restrict() before others are created.
  * Memory: a descriptor.
@@ -16,7 +16,7 @@
 
 /* Rights to a file, or to everything below a folder. */
 enum landlock_access {
-    LANDLOCK_READ = 1 << 0,   /* files, and the lists of folders */
+    LANDLOCK_READ = 1 << 0,   /* read files, and list folders */
     LANDLOCK_APPEND = 1 << 1, /* write to files and create them */
     LANDLOCK_CHANGE = 1 << 2, /* as APPEND, and truncate, rename and remove them */
     LANDLOCK_REMOVE = 1 << 3, /* remove files */
@@ -24,7 +24,7 @@ enum landlock_access {
 
 struct landlock {
     int fd;
-    int abi; /* the kernel's version of Landlock: 0 = none */
+    int abi; /* version of the kernel's Landlock: 0 = none */
 };
 
 /* Begin a ruleset that refuses everything. abi is 0, fd -1 when the kernel has no Landlock. */
@@ -37,7 +37,7 @@ void landlock_allow(const struct landlock *l, const char *path, unsigned access)
 /* Allow TCP connections to a port. */
 void landlock_connect(const struct landlock *l, uint16_t port);
 
-/* Put the ruleset in force. 0, or ERR_UNSUPPORTED. It is closed in any case. */
+/* Put the ruleset in force and close it, also on failure. 0, or ERR_UNSUPPORTED. */
 int landlock_restrict(struct landlock *l);
 
 #endif

@@ -14,7 +14,8 @@
 #include <time.h>
 
 #define MS ((uint64_t)1000000)
-/* A quarter of what promise P11 allows, since the entry under way still has to be finished. */
+/* A quarter of the time that promise P11 allows, because the current list entry still has to be
+ * finished. */
 #define TURN_NS (5 * MS)
 #define SLOW_NS (100 * MS)
 
@@ -69,8 +70,8 @@ void loop_guard_log(const struct loop_guard *guard)
              callback_name(guard->longest_part));
 }
 
-/* The cheap monotonic clock is read first, since the CPU clock is a system call and never runs
- * faster. */
+/* The monotonic clock, which is cheap, is read first: reading the CPU clock is a system call, and
+ * it never runs faster. */
 bool loop_guard_is_due(const uv_loop_t *loop)
 {
     const struct loop_guard *guard = loop != NULL ? loop->data : NULL;

@@ -1,4 +1,4 @@
-/* server/process/loop_guard.h - how long each callback of the I/O thread computes.
+/* server/process/loop_guard.h - measures how long each callback of the I/O thread computes.
  *
  * The I/O thread serves all clients: while one callback computes, no other client is answered
  * (promise P11). The first statement of each libuv callback is LOOP_CALLBACK(), which measures it
@@ -14,8 +14,9 @@
  * limit there; 0 is none.
  *
  * Thread: the loop's.
- * Memory: the caller's struct, which the loop's `data` points to until the loop is closed. Without
- * it (a unit test's loop, whose `data` is NULL) spans cost nothing and nothing is ever due.
+ * Memory: the caller's struct, which the loop's `data` points to until the loop is closed. If the
+ * loop's `data` is NULL (in unit tests), nothing is measured and loop_guard_is_due() is always
+ * false.
  */
 #ifndef SERVER_PROCESS_LOOP_GUARD_H
 #define SERVER_PROCESS_LOOP_GUARD_H
@@ -27,15 +28,15 @@
 #include "core/base/hist.h"
 
 struct loop_guard {
-    struct hist seconds; /* of CPU time, of each callback */
-    uint64_t longest_ns; /* of all callbacks so far */
+    struct hist seconds; /* histogram of the CPU time of callbacks */
+    uint64_t longest_ns; /* longest CPU time of a callback so far */
     const char *longest, *longest_part; /* their names; NULL: none yet, no part */
-    /* private: of the callback under way */
+    /* private: the running callback */
     uint64_t begin_ns;       /* CPU time of the thread */
     uint64_t begin_clock_ns; /* clock_ns() */
-    uint64_t part_ns;        /* of its longest part so far */
+    uint64_t part_ns;        /* CPU time of its longest part so far */
     const char *part;
-    uint32_t depth;    /* of spans that are open */
+    uint32_t depth;    /* number of open spans */
     uint64_t limit_ns; /* debug builds: a longer callback ends the process; 0: none */
 };
 
@@ -44,8 +45,8 @@ void loop_guard_attach(struct loop_guard *guard, uv_loop_t *loop);
 /* Log the number of callbacks, and the longest one. */
 void loop_guard_log(const struct loop_guard *guard);
 
-/* Whether the callback under way has computed for 5 ms: its list waits for the next turn of the
- * loop. */
+/* True: the running callback has computed for 5 ms, and shall leave the rest of its list for the
+ * next turn of the loop. */
 bool loop_guard_is_due(const uv_loop_t *loop);
 
 struct loop_span {
@@ -53,7 +54,8 @@ struct loop_span {
     const char *name;
     uint64_t begin_ns;
 };
-struct loop_span loop_span_begin(const uv_loop_t *loop, const char *name /* borrows for ever */);
+struct loop_span loop_span_begin(const uv_loop_t *loop, const char *name /* name is borrowed
+                                                                          * forever */);
 void loop_span_end(struct loop_span *span);
 
 /* Measure until the end of the block that has this statement. */

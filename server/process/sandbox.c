@@ -3,8 +3,8 @@
  * Paths are collected first, with the access that Landlock grants and the access(2) mode that must
  * work without capabilities; model folders add an entry for each file, because a file may be a link
  * to elsewhere. sandbox_enter() then gives up rights in an order in which each step is still
- * allowed by the ones before it. What failed is noted in struct sandbox_state, and judged only when
- * strict.
+ * allowed by the ones before it. Failed steps are noted in struct sandbox_state, and are an error
+ * only when strict.
  */
 #include "server/process/sandbox.h"
 
@@ -35,7 +35,7 @@
 #define PART_SUFFIX "-00001-of-00001.gguf"
 #define MAX_PARTS 1024
 
-#ifdef __has_feature /* tells in clang which sanitizer is on */
+#ifdef __has_feature /* in clang it tests which sanitizer is on */
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define IS_SANITIZED 1
 #endif
@@ -133,7 +133,7 @@ static void read_folder(struct sandbox_paths *p, const char *path, bool is_inner
         closedir(d);
 }
 
-/* The number of parts in a part's name; 0 = it is not a part. */
+/* Return the number of parts in the name of a part of a split file; 0 = it is not a part. */
 static unsigned n_parts(const char *path)
 {
     const size_t n = strlen(path), m = sizeof(PART_SUFFIX) - 1;
@@ -168,7 +168,8 @@ void sandbox_read(struct sandbox_paths *p, const char *path)
         add_path(p, path, LANDLOCK_READ, R_OK);
 }
 
-/* The folder of a path without slashes at its end; "" for a file directly in the root. */
+/* Write the folder of a path, without slashes at its end, to folder[]; "" for a file directly in
+ * /. */
 static void folder_of(const char *path, char folder[PATH_MAX])
 {
     size_t n = strlen(path);
@@ -304,13 +305,14 @@ int sandbox_enter(enum sandbox_mode mode, const struct sandbox_paths *paths,
         state->why_not = "sanitizer";
         return 0;
     }
-    tzset(); /* while its files can be read */
+    tzset(); /* while the files of the time zone can still be read */
     state->is_on = true;
     state->has_mdwe = prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0ul, 0ul, 0ul) == 0;
     state->capabilities = capabilities_drop(still_works, paths);
     if (!paths->is_short)
         (void)restrict_files(paths, &state->landlock_abi);
-    /* Only if rings are refused: libuv aborts when it has a ring that it may not use. */
+    /* The filter is installed only if rings are refused: libuv aborts when it has a ring that it
+     * may not use. */
     state->has_filter = state->refuses_rings && syscall_filter_install(paths->port != 0) == 0;
     return mode == SANDBOX_STRICT ? demand(state, paths, n_threads, err, err_len) : 0;
 }

@@ -51,7 +51,7 @@ static int try_limit(void)
     return getrlimit(RLIMIT_NOFILE, &r) == 0 ? setrlimit(RLIMIT_NOFILE, &r) : 0;
 }
 
-/* Newer architectures have no system call of that name. */
+/* Fork by system call; newer architectures have no fork(). */
 static int try_fork(void)
 {
 #ifdef SYS_fork
@@ -61,7 +61,7 @@ static int try_fork(void)
 #endif
 }
 
-/* Call it with arguments that every kernel refuses, if it knows the call at all. */
+/* Call io_uring_setup() with arguments that every kernel that has it refuses. */
 static int try_ring(void)
 {
     return (int)syscall(SYS_io_uring_setup, 0, NULL);

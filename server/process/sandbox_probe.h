@@ -1,10 +1,9 @@
-/* server/process/sandbox_probe.h - for tests: tries what the sandbox forbids.
- *
- * Debug build only. QUIRE_DEBUG_FORBIDDEN lists attempts separated by commas: read:PATH,
- * write:PATH, make:PATH, remove:PATH, link:PATH, folder:PATH, chmod:PATH, socket, exec, fork,
- * ptrace, memfd, setuid, mmap_exec, mprotect_exec, limit, kill_parent, ring, unknown. Each becomes
- * a line of the log: event=probe where=... attempt=... result=ok or the errno's name. With
- * QUIRE_DEBUG_FORBIDDEN_IN only the named thread tries.
+/* server/process/sandbox_probe.h - for tests: attempts forbidden operations. Debug builds only.
+ * QUIRE_DEBUG_FORBIDDEN lists attempts separated by commas: read:PATH, write:PATH, make:PATH,
+ * remove:PATH, link:PATH, folder:PATH, chmod:PATH, socket, exec, fork, ptrace, memfd, setuid,
+ * mmap_exec, mprotect_exec, limit, kill_parent, ring, unknown. Each becomes a line of the log:
+ * event=probe where=... attempt=... result=ok or the errno's name. With QUIRE_DEBUG_FORBIDDEN_IN
+ * only the named thread tries.
  *
  * Thread: the one that calls it.
  * Memory: none.
@@ -12,10 +11,10 @@
 #ifndef SERVER_PROCESS_SANDBOX_PROBE_H
 #define SERVER_PROCESS_SANDBOX_PROBE_H
 
-/* Try on this thread; `where` names it. */
+/* Make the attempts on this thread; `where`: its name for the log. */
 void sandbox_probe(const char *where);
 
-/* Try on a thread made by this one. */
+/* Make the attempts on a thread that this one creates. */
 void sandbox_probe_on_new_thread(const char *where);
 
 #endif

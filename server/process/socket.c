@@ -19,7 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Connections that the kernel may accept before we do: a burst of clients in one turn. */
+/* Connections that may wait in the kernel to be accepted: a burst of clients in one turn of the
+ * loop. */
 #define BACKLOG 1024
 
 static int try_address(const struct addrinfo *a)
@@ -29,7 +30,8 @@ static int try_address(const struct addrinfo *a)
 
     if (fd < 0)
         return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* else a restart waits a minute */
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* otherwise binding fails for a
+                                                                * minute after a restart */
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
         return fd;
     const int saved = errno;
@@ -97,20 +99,20 @@ static int open_socket(void)
     return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-/* Whether a process listens there; a full backlog counts as yes. */
+/* True: a process listens there, perhaps with a full backlog. */
 static bool is_alive(const struct sockaddr_un *a)
 {
     const int fd = open_socket();
     bool alive;
 
     if (fd < 0)
-        return true; /* unknown: the file stays */
+        return true; /* not known: do not remove the file */
     alive = connect(fd, (const struct sockaddr *)a, sizeof(*a)) == 0 || errno != ECONNREFUSED;
     close(fd);
     return alive;
 }
 
-/* Remove an abandoned socket file: 0, or the errno of why the path cannot be used. */
+/* Remove an abandoned socket file. 0, or an errno: the path cannot be used. */
 static int remove_old(const struct sockaddr_un *a)
 {
     struct stat st;

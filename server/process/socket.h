@@ -1,6 +1,7 @@
 /* server/process/socket.h - opens listening sockets: TCP, and a Unix socket in the file system.
  *
- * Thread: any, but only while the process has one: a Unix socket is created under a changed umask.
+ * Thread: any, but only while the process has one thread: a Unix socket is created under a changed
+ * umask.
  * Memory: none.
  */
 #ifndef SERVER_PROCESS_SOCKET_H
@@ -12,7 +13,7 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-struct socket_file { /* of a Unix socket; zero is none */
+struct socket_file { /* file of a Unix socket; zero is none */
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     dev_t device;
     ino_t inode;
@@ -23,25 +24,25 @@ struct socket_file { /* of a Unix socket; zero is none */
 int listen_open(const char *host, uint16_t port, int *fd, uint16_t *bound, char *err,
                 size_t err_len);
 
-/* Whether only this machine can connect to it. */
+/* True: only this machine can connect to the socket. */
 bool listen_is_loopback(int fd);
 
-/* listen_open() for a Unix socket with the permissions `mode`. An existing socket without a
- * listening process was left behind, and is replaced. Any other file is left alone. */
+/* As listen_open(), for a Unix socket with the permissions `mode`. An existing socket without a
+ * listening process is a leftover, and is replaced. Any other file is left alone. */
 int listen_unix(const char *path, mode_t mode, int *fd, struct socket_file *file, char *err,
                 size_t err_len);
 
-/* The file of a socket that another process has bound to the path. */
+/* Describe the file of a socket that another process has bound to the path. */
 void socket_file_of(const char *path, struct socket_file *file);
 
 /* The port of a TCP socket; 0 for other sockets. */
 uint16_t listen_port(int fd);
 
-/* Remove the file, if it is still the one that was made. */
+/* Remove the file, if the path still names the file that was made. */
 void listen_unlink(struct socket_file *file);
 
-/* How many bytes a TCP connection has received so far; 0: none, or the kernel does not know, as for
- * other sockets. */
+/* Return the bytes that a TCP connection has received so far; 0: none, or another kind of socket,
+ * or the kernel does not report it. */
 uint64_t socket_n_received(int fd);
 
 #endif

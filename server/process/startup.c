@@ -1,7 +1,7 @@
 /* server/process/startup.c - see startup.h.
  *
- * The trials take all descriptors, or start all threads, at once and release them again, with the
- * stack size of libuv's pool: so they fail where libuv would abort, but with a sentence. They run
+ * The trials open all descriptors, or start all threads (with the stack size of libuv's pool), at
+ * once and release them again: they fail with a sentence where libuv would abort. They run
  * single-threaded, right before the loop is made.
  */
 #include "server/process/startup.h"
@@ -22,7 +22,7 @@
 
 void startup_open_standard_fds(void)
 {
-    /* In order, so that open() returns the one that is missing. */
+    /* In ascending order, because open() returns the lowest closed descriptor. */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) < 0)
             return; /* a system without /dev/null: there is no stream to report it on */

@@ -12,7 +12,7 @@
 
 #include <stdatomic.h>
 
-#define LOGGED_REFUSALS 16 /* further ones are only counted */
+#define LOGGED_REFUSALS 16 /* further refusals are only counted */
 
 static atomic_uint_fast64_t n_refused; /* relaxed: written by a signal handler */
 
@@ -183,11 +183,11 @@ static int add_conditions(scmp_filter_ctx f)
          SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, PROT_EXEC)},
         {SCMP_SYS(mprotect), SCMP_ACT_TRAP, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
          SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, PROT_EXEC)},
-        /* Threads, not processes. */
+        /* Threads can be created, processes cannot. */
         {SCMP_SYS(clone), SCMP_ACT_KILL_PROCESS,
          SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD),
          SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)},
-        /* Limits can be read, not set. */
+        /* Limits can be read, but not set. */
         {SCMP_SYS(prlimit64), SCMP_ACT_TRAP, SCMP_A2(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_NE, 0)},
     };
     int rc = 0;
@@ -200,7 +200,7 @@ static int add_conditions(scmp_filter_ctx f)
     return rc;
 }
 
-/* Allow a thread to change its own scheduling for the worse. */
+/* Allow a thread to lower its own scheduling class or priority. */
 static int add_places(scmp_filter_ctx f)
 {
     static const int modest[] = {SCHED_OTHER, SCHED_BATCH, SCHED_IDLE};
@@ -211,7 +211,7 @@ static int add_places(scmp_filter_ctx f)
     for (size_t i = 0; i < N(modest) && rc == 0; i++)
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(sched_setscheduler), 1,
                               SCMP_A1(SCMP_CMP_EQ, modest[i]));
-    /* A thread that packs weights beside running steps lowers its priority. */
+    /* A thread that packs weights while steps run lowers its priority. */
     if (rc == 0)
         rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(setpriority), 2,
                               SCMP_A0(SCMP_CMP_EQ, PRIO_PROCESS), SCMP_A1(SCMP_CMP_EQ, 0));

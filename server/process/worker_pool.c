@@ -20,7 +20,7 @@ struct worker {
     struct worker_pool *pool;
     pthread_t thread;
     uint64_t owner;    /* of its job */
-    uint64_t begin_us; /* of its job; 0 = it has none */
+    uint64_t begin_us; /* clock_us() at which its job began; 0 = it has no job */
 };
 
 struct worker_pool {

@@ -3,7 +3,7 @@
  * The array has live segments from `first` on; dropped ones leave a gap at the front, which is
  * closed only when the live ones fill less than half, so that each segment moves a bounded number
  * of times. A segment takes frames up to 64 KiB and is searched for the end of a frame (an empty
- * line, or a line end) when a frame's place is asked for. Only the I/O thread comes here, through
+ * line, or a line end) when the position of a frame is needed. Only the I/O thread uses it, through
  * kept_stream.c.
  */
 #include "server/storage/frame_log.h"
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* A segment takes no further frames beyond this size; a longer write gets a segment of its own. */
+/* Bytes after which a segment takes no further frames; a longer write gets a segment of its own. */
 #define SEGMENT_BYTES ((size_t)64 << 10)
 #define FIRST_SEGMENTS 8
 
@@ -45,8 +45,8 @@ static struct frame_segment *last_of(const struct frame_log *l)
     return &l->segments[l->first + l->n - 1];
 }
 
-/* Make room for one more segment: behind the others, by moving them to the front of the array, or
- * in a longer array. */
+/* Make room for one more segment after the others: move the segments to the front of the array, or
+ * to a longer array. */
 static int make_place(struct frame_log *l)
 {
     const size_t more = l->max_segments > 0 ? 2 * l->max_segments : FIRST_SEGMENTS;
@@ -67,7 +67,7 @@ static int make_place(struct frame_log *l)
     return 0;
 }
 
-/* The segment that the next n bytes go to; NULL: no memory. */
+/* Return the segment for the next n bytes; NULL: no memory. */
 static struct frame_segment *segment_for(struct frame_log *l, size_t n)
 {
     struct frame_segment *s;
@@ -98,7 +98,7 @@ int frame_log_add(struct frame_log *l, const char *bytes, size_t n, uint64_t n_f
     return rc;
 }
 
-/* The end of the frame that begins at `at`. */
+/* Return the end of the frame that begins at `at`. */
 static size_t end_of_frame(const struct frame_log *l, const struct frame_segment *s, size_t at)
 {
     const char *end = l->is_lines ? "\n" : "\n\n";
@@ -155,7 +155,8 @@ uint64_t frame_log_held(const struct frame_log *l)
     return l->held + l->max_segments * sizeof(*l->segments);
 }
 
-/* The last segment that begins at or before a byte (or, with by_frame, a frame); there is one. */
+/* Find the last segment that begins at or before a byte (or, with by_frame, a frame), which must
+ * exist. */
 static const struct frame_segment *find_segment(const struct frame_log *l, uint64_t at,
                                                 bool by_frame)
 {

@@ -1,7 +1,7 @@
 /* server/storage/kept_request.c - one kept request and its records; see request_keeper.h.
  *
  * Records are only appended to the keeper's buffer `gathers`, on the I/O thread; request_keeper.c
- * writes the buffer to the file. A record that did not fit is cut off again (close_records()), so
+ * writes the buffer to the file. A record that did not fit is removed again (close_records()), so
  * that the buffer always holds whole records. Tokens that could not be recorded are recorded the
  * next time, because n_known counts only those that were.
  */
@@ -14,7 +14,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* After a failure of the disk nothing is written, and no new request kept, for this time. */
+/* Microseconds after a failure of the disk during which nothing is written and no new request is
+ * kept. */
 #define PAUSE_US 2000000u
 
 /* ---- records ---- */

@@ -2,7 +2,7 @@
  *
  * A reader is an HTTP call with the number of its next byte. Nothing is queued for it: feed()
  * copies from the frame log whenever frames are added or the connection has room
- * (http_call_on_room()). A reader whose next byte was dropped is cut off. In a stream that is
+ * (http_call_on_room()). A reader whose next byte was dropped is disconnected. In a stream that is
  * written again after a restart, a reader may wait for a frame that does not exist yet (`awaits`).
  */
 #include "server/storage/stream_store_impl.h"
@@ -25,8 +25,9 @@ struct stream_reader {
     struct kept_stream *stream;
     struct list link;
     struct http_call *call;
-    uint64_t at;     /* the byte that comes next */
-    uint64_t awaits; /* the first frame that it wants, which is not written yet; 0: none */
+    uint64_t at;     /* the next byte to send */
+    uint64_t awaits; /* number of the first frame to send, which is not written yet; 0: it waits for
+                      * no frame */
 };
 
 /* ---- readers ---- */
@@ -49,7 +50,8 @@ static uint64_t kept_end(const struct kept_stream *k)
     return k->frames.next_byte;
 }
 
-/* Copy as much as the connection takes now; after the last byte of an ended stream end the call. */
+/* Copy as many bytes as the connection takes now; after the last byte of an ended stream end the
+ * call. */
 static void feed(struct stream_reader *r)
 {
     const struct kept_stream *k = r->stream;
@@ -62,8 +64,8 @@ static void feed(struct stream_reader *r)
 
         n = n < PIECE ? n : PIECE;
         if (http_call_write(r->call, bytes, n) < 0)
-            return; /* no memory: the reader falls behind, and is cut off when its bytes are
-                     * dropped */
+            return; /* no memory: the reader gets nothing now, and is disconnected if its next bytes
+                     * are dropped */
         r->at += n;
     }
     if (!k->is_over || r->at < kept_end(k))
@@ -156,7 +158,7 @@ static void recount(struct kept_stream *k)
 {
     const uint64_t held = frame_log_held(&k->frames);
 
-    k->store->counts.bytes += held - k->n_counted; /* modulo 2^64, if there is less */
+    k->store->counts.bytes += held - k->n_counted; /* modulo 2^64: the difference may be negative */
     k->n_counted = held;
 }
 
@@ -175,8 +177,8 @@ static uint64_t bytes_kept(const struct kept_stream *k)
     return kept_end(k) - frame_log_first_byte(&k->frames);
 }
 
-/* When the stream, or all streams together, have more than they may, drop the oldest quarter of the
- * stream's frames, and cut off readers that wanted them. */
+/* If the stream, or all streams together, exceed their limit, drop the oldest quarter of the
+ * stream's frames, and disconnect readers that have not got them. */
 static void bound(struct kept_stream *k)
 {
     const uint64_t max = k->store->opt.max_bytes;
@@ -219,7 +221,8 @@ void kept_stream_init(struct kept_stream *k, struct stream_store *s,
     k->gone_ud = start->gone_ud;
 }
 
-/* When frames are written again: readers that wait for one of the last n_frames begin there. */
+/* Called when frames are written again: readers that wait for one of the last n_frames frames begin
+ * there. */
 static void begin_waiting(struct kept_stream *k, uint64_t n_frames)
 {
     list_each(it, &k->readers) {

@@ -1,9 +1,9 @@
 /* server/storage/request_keeper.c - the thread and the timer of request_keeper.h.
  *
- * One job runs at a time, on a thread of its own: it writes all records that have gathered, syncs,
- * compacts or opens the file. Two buffers take turns: the I/O thread fills `gathers` while the job
- * writes `writes`. request_keeper_pump() picks the next job whenever one ends, a record is added,
- * or the timer ticks.
+ * One job runs at a time, on a thread of its own: it writes all waiting records, syncs, compacts or
+ * opens the file. Two buffers alternate: the I/O thread fills `gathers` while the job writes
+ * `writes`. request_keeper_pump() picks the next job whenever one ends, a record is added, or the
+ * timer ticks.
  */
 #include "server/storage/request_keeper_impl.h"
 
@@ -17,12 +17,11 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Interval at which tokens are written, so that a kill costs no more than that much computation,
- * and at which a file that another process holds is tried again. */
+/* Interval at which tokens are written, which bounds the computation that a kill loses, and at
+ * which a file that another process holds is tried again. */
 #define TICK_MS 250
 #define SYNC_US 1000000u
-/* The file is written anew when this many bytes, and half of it, belong to requests that are
- * gone. */
+/* The file is compacted when so many bytes, and half of it, belong to requests that are gone. */
 #define MIN_GARBAGE ((uint64_t)4 << 20)
 
 /* ---- the job ---- */
@@ -59,14 +58,14 @@ static void note_trouble(struct request_keeper *k, const char *what)
     k->failed_us = k->rc < 0 ? clock_us() : 0;
 }
 
-/* Records that could not be written come first the next time, so that a request that is gone does
- * not come back. Requests do not wait for that. */
+/* Put records that could not be written before the new ones, so that the record of a request that
+ * is gone is not lost. Requests do not wait for them. */
 static void gather_again(struct request_keeper *k)
 {
     const struct buf gathers = k->gathers;
 
     buf_add(&k->writes, gathers.data, gathers.len);
-    k->writes.err = 0; /* when there is no room, the later records are missing */
+    k->writes.err = 0; /* without room the later records are lost */
     k->gathers = k->writes;
     k->writes = gathers;
     list_move_back(&k->written, &k->waiting);
@@ -75,7 +74,7 @@ static void gather_again(struct request_keeper *k)
 /* Tell the waiting requests; one whose first record was not written is not kept. */
 static void after_write(struct request_keeper *k)
 {
-    const bool is_written = k->rc == 0; /* copied, since a callback may begin the next job */
+    const bool is_written = k->rc == 0; /* copied, because a callback may begin the next job */
     struct list told;
 
     note_trouble(k, "records");
@@ -147,8 +146,8 @@ static void after_compact(struct request_keeper *k)
 {
     note_trouble(k, "file");
     k->garbage = k->rc == 0 ? 0 : k->garbage;
-    k->compact_at = k->rc == 0 ? MIN_GARBAGE : 2 * k->garbage; /* so that a failure is not repeated
-                                                                * at once */
+    k->compact_at = k->rc == 0 ? MIN_GARBAGE : 2 * k->garbage; /* after a failure it is not tried
+                                                                * again soon */
 }
 
 static void on_request_keeper_done(struct worker_job *job)

@@ -1,17 +1,17 @@
-/* server/storage/request_keeper.h - requests that outlive the process: which have begun, how far
- * their answers are, which are no longer wanted; and those of an earlier process.
+/* server/storage/request_keeper.h - requests that outlive the process: records their beginnings,
+ * tokens and ends in a file, and returns those of an earlier process.
  *
- * Records are passed to a thread that appends them to the log (request_log.h), all that have
- * gathered together. A request may begin once its first record was written: no client knows of one
- * that a kill could lose. Tokens are written a few times a second, since those that were not are
- * computed again with the same bits; the disk has all after a second.
+ * Records are passed to a thread that appends all waiting ones at once to the log (request_log.h).
+ * A request begins only after its first record was written, so that a kill loses no request that a
+ * client knows. Tokens are written a few times a second: those that were not are computed again,
+ * with the same bits. The file is synced within a second.
  *
  * While another process holds the file, no request is kept, and that process's requests are not
  * known; the file is tried again a few times a second.
  *
  * Thread: the loop's.
  * Memory: a struct for each kept request, and records that have not been written; requests of an
- *         earlier process, until they are taken up. The file is bounded by max_bytes.
+ *         earlier process, until they are continued. The file is bounded by max_bytes.
  */
 #ifndef SERVER_STORAGE_REQUEST_KEEPER_H
 #define SERVER_STORAGE_REQUEST_KEEPER_H
@@ -27,28 +27,28 @@ struct request_keeper; /* NULL: no requests are kept */
 struct request_keeper_options {
     uv_loop_t *loop;
     const char *path;
-    uint64_t max_bytes; /* of the file; when it is full, new requests are not kept */
+    uint64_t max_bytes; /* most bytes of the file; when it is full, new requests are not kept */
 };
 
-/* A negative ERR_*, with a sentence: the file cannot be used. */
+/* Open the keeper. A negative ERR_*, with a sentence: the file cannot be used. */
 int request_keeper_open(struct request_keeper **out, const struct request_keeper_options *options,
                         char *err, size_t err_len);
 /* Start the keeper's thread. */
 int request_keeper_start(struct request_keeper *k);
-/* Call `saved` once with the requests of the file, as soon as the file is open: maybe at once. */
+/* Call `saved` once with the requests of the file, when the file is open: perhaps immediately. */
 void request_keeper_on_saved(struct request_keeper *k,
                              void (*saved)(void *ud, struct saved_requests *saved /* takes */),
                              void *ud);
-/* Put off all running requests: they stay in the file for the next process, which can have it as
- * soon as they are written. */
+/* Put off all running requests: the next process continues them. It can open the file when their
+ * records were written. */
 void request_keeper_put_off(struct request_keeper *k);
-/* Whether everything is written, or cannot be. NULL is allowed, also below. */
+/* True: all records are written, or cannot be. k may be NULL, also below. */
 bool request_keeper_is_idle(const struct request_keeper *k);
 /* Close the loop's handles; the loop must run once more. */
 void request_keeper_stop(struct request_keeper *k);
 void request_keeper_close(struct request_keeper **k);
 
-/* Whether it has the file; before, the requests of an earlier process are not known. */
+/* True: the keeper has the file. Before, the requests of an earlier process are not known. */
 bool request_keeper_is_open(const struct request_keeper *k);
 
 /* ---- one request ---- */
@@ -59,42 +59,42 @@ struct kept_request_tokens {
 };
 
 struct kept_request_runner { /* callbacks of a running request */
-    /* The tokens that may be written; called now and then. */
+    /* Return the tokens that may be written; called a few times a second. */
     struct kept_request_tokens (*tokens)(void *ud);
     /* Stop the request without an end: the next process continues it. */
     void (*put_off)(void *ud);
     void *ud;
 };
 
-/* Append the first record; `written` is called later, exactly once, with whether the request is
- * kept. NULL: it is not, and `written` is not called. */
+/* Append the first record. `written` is called later, exactly once: true: the request is kept.
+ * NULL: it is not kept, and `written` is not called. */
 struct kept_request *request_keeper_begin(struct request_keeper *k, const char *id,
                                           const struct request_begin *begin,
                                           void (*written)(void *ud, bool is_kept), void *ud);
-/* Take up a request of the file; NULL: no memory. */
+/* Continue a request of the file; NULL: no memory. */
 struct kept_request *request_keeper_take_up(struct request_keeper *k,
                                             const struct saved_request *saved);
-/* The request runs from now on. */
+/* Called when the request begins to run. */
 void kept_request_run(struct kept_request *r, const struct kept_request_runner *runner);
-/* The request runs no longer, and the runner is not called any more. The answer has ended, or, with
- * `finish` 0 (FINISH_NONE), the next process continues from its tokens. */
+/* Called when the request has stopped running; the runner is not called any more. The answer has
+ * ended, or, with `finish` 0 (FINISH_NONE), the next process continues from its tokens. */
 void kept_request_end(struct kept_request *r, uint32_t finish);
-/* The request runs no longer and has failed: no process continues it. */
+/* Called when the request has failed: no process continues it. */
 void kept_request_give_up(struct kept_request *r);
-/* Nobody wants the request any more. Frees it. */
+/* Record that no client wants the request any more, and free it. */
 void kept_request_drop(struct kept_request *r);
-/* A request that was taken up has not begun: it stays in the file as before. Frees it. */
+/* Free a request of request_keeper_take_up() that has not begun: it stays in the file as before. */
 void kept_request_put_back(struct kept_request *r);
-/* A request of the file that was not taken up is not wanted any more. */
+/* Record that a request of the file that was not taken up is not wanted any more. */
 void request_keeper_forget(struct request_keeper *k, const struct saved_request *saved,
                            bool is_lost);
 
 struct request_keeper_counts {
     uint32_t n;          /* kept requests, with those of the file that were not taken up */
-    uint64_t bytes;      /* of the file */
-    uint64_t n_restored; /* taken up, ever */
-    uint64_t n_lost;     /* requests of the file that were lost, ever */
-    uint64_t n_unkept;   /* requests that should have been kept and were not, ever */
+    uint64_t bytes;      /* bytes of the file */
+    uint64_t n_restored; /* requests taken up since the start */
+    uint64_t n_lost;     /* requests of the file that were lost, since the start */
+    uint64_t n_unkept;   /* requests that should have been kept and were not, since the start */
 };
 struct request_keeper_counts request_keeper_counts(const struct request_keeper *k);
 

@@ -1,7 +1,7 @@
-/* server/storage/request_keeper_impl.h - what the files of request_keeper.h share:
- * request_keeper.c has the thread and the file, kept_request.c the requests and their records.
+/* server/storage/request_keeper_impl.h - shared by the files of request_keeper.h: request_keeper.c
+ * has the thread and the file, kept_request.c the requests and their records.
  *
- * Thread: the loop's, except for what the job writes, reads and opens.
+ * Thread: the loop's, except for the members that the job uses while it runs.
  * Memory: as request_keeper.h says.
  */
 #ifndef SERVER_STORAGE_REQUEST_KEEPER_IMPL_H
@@ -25,10 +25,10 @@ struct kept_request {
     struct list link;
     uint64_t number;
     char id[REQUEST_RECORD_ID];
-    uint64_t n_bytes; /* of its records */
+    uint64_t n_bytes; /* bytes of the request's records */
     uint32_t n_known; /* tokens in records, written or not */
     bool is_running, is_put_off;
-    bool is_over; /* the file says that it is gone */
+    bool is_over; /* the file has a record that the request is gone */
     struct kept_request_runner runner;
 };
 
@@ -41,7 +41,7 @@ struct request_waiter { /* waits for the request's first record */
 
 struct request_keeper {
     struct request_keeper_options opt;
-    struct request_log *log; /* NULL: another process has it */
+    struct request_log *log; /* NULL: another process has the file */
     struct worker_pool *pool;
     struct worker_job job;
     enum request_task task;
@@ -60,9 +60,9 @@ struct request_keeper {
     uint64_t synced_us;
     uint64_t failed_us; /* when the disk last failed; or 0 */
     bool is_unsynced, is_full;
-    uint32_t n, n_saved; /* kept; in the file and not taken up */
+    uint32_t n, n_saved; /* kept requests; requests of the file that were not taken up */
     uint64_t n_restored, n_lost, n_unkept;
-    struct saved_requests saved; /* until on_saved takes them */
+    struct saved_requests saved; /* requests of the file, until on_saved takes them */
     bool has_saved;
     void (*on_saved)(void *ud, struct saved_requests *saved);
     void *saved_ud;
@@ -71,9 +71,9 @@ struct request_keeper {
 
 /* Start the next job if none runs and there is work. */
 void request_keeper_pump(struct request_keeper *k);
-/* Whether the disk has failed a moment ago. */
+/* True: the disk has failed within the last seconds. */
 bool request_keeper_has_failed(const struct request_keeper *k);
-/* Run the timer from now on, while there is work. */
+/* Start the timer, which runs while there is work. */
 void request_keeper_tick(struct request_keeper *k);
 
 /* Record the tokens that the file does not have yet. */

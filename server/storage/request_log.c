@@ -3,7 +3,8 @@
  * Records are appended with O_APPEND; a partial write is truncated, or skipped by checksum when the
  * file is read. Opening reads the whole file, keeps the requests that can be continued, and writes
  * them to NAME.new, which is locked before it is renamed over the file, so that the lock is never
- * free. The keeper's thread calls, one call at a time (the start calls request_log_open()).
+ * free. The keeper's thread calls these functions, one at a time; at the start the main thread
+ * calls request_log_open().
  */
 #include "server/storage/request_log.h"
 
@@ -25,7 +26,7 @@
 /* The first bytes of each file. */
 #define TITLE "quire requests 1\n"
 #define N_TITLE (sizeof(TITLE) - 1)
-/* Bytes of a new file that are gathered before they are written. */
+/* Bytes of a new file that are written at once. */
 #define PIECE ((size_t)1 << 20)
 #define MAX_PATH 4096
 
@@ -169,7 +170,7 @@ static int read_saved(struct request_log *l, struct saved_requests *s, bool tell
     rc = saved_requests_read(s, data + first, n - first, tells ? on_damage : NULL, &first);
     mem_free(data);
     if (rc == 0 && n > 0 && first == 0 && s->n == 0)
-        return ERR_FORMAT; /* it was never a file of requests_db */
+        return ERR_FORMAT; /* it is not a file of requests_db */
     return rc;
 }
 
@@ -211,7 +212,7 @@ static uint64_t sift(struct saved_requests *s)
 
 /* ---- life ---- */
 
-/* Whether the path still names the locked file: a lock on a replaced file means nothing. */
+/* True: the path still names the locked file. A lock on a replaced file has no effect. */
 static bool is_named(const struct request_log *l)
 {
     struct stat named, held;

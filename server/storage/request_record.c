@@ -173,7 +173,7 @@ static bool read_head(const struct request_scan *s, size_t at, struct head *h)
            h->kind <= REQUEST_GONE && h->id[sizeof(h->id) - 1] == '\0';
 }
 
-/* The offset of the next head from `at` on; the end if there is none. */
+/* Return the offset of the next head from `at` on; the end if there is none. */
 static size_t find_head(const struct request_scan *s, size_t at)
 {
     const uint32_t magic = MAGIC;
@@ -192,8 +192,8 @@ static size_t find_head(const struct request_scan *s, size_t at)
     return s->n;
 }
 
-/* Returns where to continue after a payload that does not match its sum: its bytes or its length
- * may be wrong. The next record is at its end only if a head is there. */
+/* Return the offset at which to continue after a payload that does not match its sum. Either its
+ * bytes or its length are wrong: the next record is at its end only if a head is there. */
 static size_t behind_damaged(const struct request_scan *s, size_t payload, uint32_t n)
 {
     struct head h;

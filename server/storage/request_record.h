@@ -1,11 +1,10 @@
 /* server/storage/request_record.h - the records of requests_db, as bytes of a file.
  *
  * A request has a number, which orders requests by their arrival and is never used again, and the
- * id of its answer, by which people know it. Each record holds both, and checksums of its head and
- * of its payload: so a damaged payload still tells which request it belonged to, and the next
- * record is found after a damaged head. A head contains zero bytes, which no JSON body has, and
- * begins with four bytes that are not zero, which no list of token ids has: so no client's data can
- * be taken for a record.
+ * id of its answer. Each record holds both, and checksums of its head and of its payload: so the
+ * request of a damaged payload is still known, and the next record is found after a damaged head. A
+ * head contains zero bytes, which no JSON body has, and begins with four bytes that are not zero,
+ * which no list of token ids has: so no client's data can be taken for a record.
  *
  * Thread: any.
  * Memory: records borrow the bytes that they were read from.
@@ -23,8 +22,8 @@
 enum request_record_kind {
     REQUEST_BEGIN = 1, /* struct request_begin */
     REQUEST_TOKENS,    /* tokens of the answer: the index of the first one, then ids */
-    REQUEST_END,       /* enum finish, and how many tokens the answer has */
-    REQUEST_GONE,      /* it is not wanted any more */
+    REQUEST_END,       /* enum finish, and the number of the answer's tokens */
+    REQUEST_GONE,      /* the request is not wanted any more */
 };
 
 struct request_record {
@@ -43,16 +42,17 @@ struct request_text { /* not terminated */
 struct request_begin { /* everything, beside settings and weights, that the answer depends on */
     uint64_t seed;
     uint64_t origin_id;   /* id of the model, its settings, the prompt's ids and the adapter */
-    int64_t created, now; /* Unix seconds: of the answer, of its template's clock */
+    int64_t created, now; /* Unix seconds: the answer's time, and the time that its chat template
+                           * gets */
     uint32_t priority;    /* enum priority */
-    uint32_t n_past;      /* tokens of `resume` in the body */
+    uint32_t n_past;      /* number of tokens of `resume` in the body */
     bool tells_tokens;    /* X-Resume-Tokens */
     struct request_text tenant, key, path, conversation, body;
 };
 
 /* ---- writing ---- */
 
-/* Each appends a record; the buffer has an error when there was no room. */
+/* Append a record to `out`; out->err is set if there was no room. */
 void request_record_begin(struct buf *out, uint64_t number, const char *id,
                           const struct request_begin *begin);
 void request_record_tokens(struct buf *out, uint64_t number, const char *id, uint32_t from,

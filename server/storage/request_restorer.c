@@ -1,9 +1,9 @@
 /* server/storage/request_restorer.c - see request_restorer.h.
  *
  * Items move between two lists: `waiting`, in order of arrival, and `running`, whose local calls
- * are not answered yet; an answered item is freed, since the keeper has the request then. pump()
- * starts calls up to MAX_RUNNING, and a timer ticks while items wait. Two hash indices tell whether
- * a client that asks for a stream should wait for it. All on the I/O thread.
+ * are not answered yet; an answered item is freed, because from then on the completion has the
+ * request. pump() starts calls up to MAX_RUNNING, and a timer ticks while items wait. Two hash
+ * indices tell whether a client that asks for a stream should wait for it. All on the I/O thread.
  */
 #include "server/storage/request_restorer.h"
 
@@ -20,9 +20,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Calls at a time; the calls of a model that is still loading must leave room to others. */
+/* Most calls at a time; those for a model that is still loading must leave room for others. */
 #define MAX_RUNNING 256
-/* Pause before an item that was turned away tries again; it doubles each time. */
+/* Pause before an item that got 429 or 503 is tried again; it doubles each time. */
 #define MIN_PAUSE_US 200000u
 #define MAX_PAUSE_US 5000000u
 #define TICK_MS 100
@@ -337,7 +337,7 @@ static bool is_request_text(struct request_text t, const char *text)
     return strlen(text) == t.n && memcmp(t.text, text, t.n) == 0;
 }
 
-/* Whether a request of the owner's waits that is filed under the name: its id or conversation. */
+/* True: a request of the owner waits that has the name as its id or conversation. */
 static bool has_item(const struct request_restorer *r, const char *owner, const char *name,
                      bool is_id)
 {
@@ -361,7 +361,7 @@ bool request_restorer_has(const struct request_restorer *r, const char *owner, c
     return r != NULL && has_item(r, owner, id, true);
 }
 
-/* While another process has the file, any stream may still come. */
+/* Always true while another process has the file, because its requests are not known. */
 bool request_restorer_expects(const struct request_restorer *r, const char *owner, const char *id,
                               const char *conversation)
 {

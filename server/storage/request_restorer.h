@@ -1,11 +1,11 @@
-/* server/storage/request_restorer.h - starts requests of an earlier process again.
+/* server/storage/request_restorer.h - restarts the requests of an earlier process.
  *
  * Each becomes a local call (http/local_call.h) with its old body, in the order of arrival; the
  * call's context is its struct saved_request, and it is answered as soon as it runs. A call that
  * gets 429 or 503 is tried again after 0.2 to 5 seconds. A request that is refused
- * is started once more without its tokens, which takes longer and has the same result; if that
- * fails it is lost, as is a request that this model would answer with other tokens (409), and the
- * log says why.
+ * is started once more without its tokens, which takes longer and has the same result. If that
+ * fails it is lost, as is a request that this model would answer with other tokens (409); the log
+ * has the reason.
  *
  * Thread: the loop's.
  * Memory: each request's records, until it runs.
@@ -31,19 +31,19 @@ struct request_restorer_options {
 
 int request_restorer_create(struct request_restorer **out,
                             const struct request_restorer_options *options);
-/* The server accepts requests: start. */
+/* Start; called when the server accepts requests. */
 void request_restorer_start(struct request_restorer *r, struct local_calls *calls);
-/* Start nothing more: the rest is the next process's. NULL is allowed, also below. */
+/* Start no more requests: the next process restarts the rest. r may be NULL, also below. */
 void request_restorer_drain(struct request_restorer *r);
 /* Close the loop's handle; the loop must run once more. */
 void request_restorer_stop(struct request_restorer *r);
-/* Free it; no work that a call has begun may still run. */
+/* Free the restorer; no work that a call has begun may still run. */
 void request_restorer_destroy(struct request_restorer **r);
 
-/* Whether the owner's request of that id waits to be started again. */
+/* True: the owner's request with that id waits to be restarted. */
 bool request_restorer_has(const struct request_restorer *r, const char *owner, const char *id);
-/* Whether a stream of the owner's with that id, or conversation (the other one is NULL), may appear
- * soon: in this process, or, when this one ends, in the next. */
+/* True: a stream of the owner with that id or conversation (one of them is NULL) may appear soon:
+ * in this process, or, if this one ends, in the next. */
 bool request_restorer_expects(const struct request_restorer *r, const char *owner, const char *id,
                               const char *conversation);
 

@@ -1,8 +1,8 @@
 /* server/storage/response_keeper.c - see response_keeper.h.
  *
  * A worker pool with one thread runs the jobs, so that the database has one user and jobs keep
- * their order. Running background responses are a list, searched only by a cancel. The struct is
- * the I/O thread's; a job uses nothing of it but the store.
+ * their order. Running background responses are a list, searched only by a cancel. The I/O thread
+ * owns the struct; a job uses only its store.
  */
 #include "server/storage/response_keeper.h"
 
@@ -21,7 +21,7 @@ struct response_keeper {
 int response_keeper_open(struct response_keeper **out,
                          const struct response_keeper_options *options, char *err, size_t err_len)
 {
-    /* The number of waiting jobs is bounded by that of calls, each of which has few. */
+    /* No limit: each call has few jobs, so that the number of calls limits them. */
     const struct worker_pool_options pool = {.loop = options->loop, .max_waiting = UINT32_MAX};
     struct response_keeper *k = mem_calloc(1, sizeof(*k));
     int rc;

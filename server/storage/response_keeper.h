@@ -1,11 +1,11 @@
-/* server/storage/response_keeper.h - kept responses for the I/O thread: jobs on a thread of their
- * own, and the responses in the background that run now.
+/* server/storage/response_keeper.h - kept responses, as the I/O thread uses them: jobs on a thread
+ * of their own, and a list of the running background responses.
  *
- * One thread runs the jobs in the order of posting: a job that was posted before an answer was sent
- * is done before any job of a client that has the answer.
+ * One thread runs the jobs in the order of posting: so a job that was posted before an answer was
+ * sent is done before any job that a client posts after the answer.
  *
  * Thread: the loop's, except for the jobs' work.
- * Memory: the thread; jobs and runs are their posters'.
+ * Memory: the thread; jobs and runs belong to the posters.
  */
 #ifndef SERVER_STORAGE_RESPONSE_KEEPER_H
 #define SERVER_STORAGE_RESPONSE_KEEPER_H
@@ -21,11 +21,13 @@ struct response_keeper_options {
     struct response_store_options store;
 };
 
-/* As response_store_open(), or ERR_NOMEM. response_keeper_start() makes the thread. */
+/* Open the store; errors as response_store_open(), or ERR_NOMEM. response_keeper_start() makes the
+ * thread. */
 int response_keeper_open(struct response_keeper **out,
                          const struct response_keeper_options *options, char *err, size_t err_len);
 int response_keeper_start(struct response_keeper *k);
-/* As worker_pool_stop(), and then, after the loop, close. NULL is allowed. */
+/* Stop the thread as worker_pool_stop() does; response_keeper_close() follows after the loop has
+ * ended. k may be NULL. */
 void response_keeper_stop(struct response_keeper *k);
 void response_keeper_close(struct response_keeper **k);
 
@@ -33,9 +35,9 @@ void response_keeper_close(struct response_keeper **k);
  * keeper. */
 void response_keeper_post(struct response_keeper *k, struct worker_job *job);
 struct response_store *response_keeper_store(const struct response_keeper *k);
-/* Whether done() of every job was called. */
+/* True: done() of every job was called. */
 bool response_keeper_is_idle(const struct response_keeper *k);
-/* When the running job began, clock_us(); 0: none runs. */
+/* Return the clock_us() at which the running job began; 0: none runs. */
 uint64_t response_keeper_oldest_us(struct response_keeper *k);
 
 /* NULL: zeros, nothing is kept. */

@@ -2,8 +2,8 @@
  *
  * All SQL is in response_sql.inc; sql_store.h runs it. A response and its items are two tables
  * joined by the row number, so that a conversation is a walk back along `previous`, then the items
- * of each response, oldest first. The keeper's thread calls; only the two counts that metrics show
- * are atomic.
+ * of each response, oldest first. The keeper's thread calls the functions; only the two counts for
+ * metrics are atomic.
  */
 #include "server/storage/response_store.h"
 
@@ -96,8 +96,8 @@ struct response_store {
     struct sql_store sql;
     uint64_t max_bytes;
     int64_t max_age_s;
-    int64_t n;                             /* rows, with the effect of the change under way */
-    _Atomic uint64_t n_shown, bytes_shown; /* as of the last change that has ended */
+    int64_t n;                             /* rows, the current transaction's included */
+    _Atomic uint64_t n_shown, bytes_shown; /* values after the last committed change */
 };
 
 /* ---- statements ---- */
@@ -135,7 +135,7 @@ static int check_out(const struct buf *out, struct api_error *e)
 
 /* ---- deletion of old responses ---- */
 
-/* The number that a statement without parameters returns. */
+/* Run a statement without parameters and read the number that it returns. */
 static int read_count(struct response_store *s, enum statement which, int64_t *out,
                       struct api_error *e)
 {
@@ -165,8 +165,8 @@ struct response_counts response_store_counts(const struct response_store *s)
                                     s->sql.loss.n_rows};
 }
 
-/* Count the responses that a statement has deleted, whose step has returned rc. Their number, or
- * rc. */
+/* Count the responses that a statement has deleted; rc: result of its step. Returns their number,
+ * or rc if that is negative. */
 static int count_dropped(struct response_store *s, int rc)
 {
     const int n = rc < 0 ? 0 : (int)sql_store_n_changed(&s->sql);
@@ -219,8 +219,8 @@ int response_store_open(struct response_store **out, const struct response_store
     s->max_bytes = options->max_bytes;
     s->max_age_s = (int64_t)options->max_days * DAY_S;
     rc = open_responses(s, options->path, err, err_len);
-    if (rc < 0 && s->sql.is_damaged) { /* a file too large to be checked at the opening: reading has
-                                        * found damage */
+    if (rc < 0 && s->sql.is_damaged) { /* damage was found by reading, in a file that was too large
+                                        * to be checked when it was opened */
         sql_store_close(&s->sql);
         rc = open_responses(s, options->path, err, err_len);
     }
@@ -245,7 +245,7 @@ void response_store_close(struct response_store **store)
 
 /* ---- a response ---- */
 
-/* End a change before which there were n rows. */
+/* End a change; n: number of rows before it. */
 static int end_counted(struct response_store *s, int64_t n, int rc, struct api_error *e)
 {
     rc = sql_store_end(&s->sql, rc, e);
@@ -255,7 +255,7 @@ static int end_counted(struct response_store *s, int64_t n, int rc, struct api_e
     return rc;
 }
 
-/* Delete what is too much, in a change of its own: if that fails, for a damaged page, the new
+/* Delete old responses in a transaction of its own: if it fails because of a damaged page, the new
  * response stays. */
 static void make_response_room(struct response_store *s, const char *last)
 {
@@ -386,7 +386,7 @@ int response_store_cancel(struct response_store *s, const struct response_name *
 
 /* ---- items ---- */
 
-/* The item number after which a page begins. */
+/* Find the number of the item after which a page begins. */
 static int find_place(struct response_store *s, int64_t n, const struct response_page *page,
                       int64_t *place, struct api_error *e)
 {

@@ -1,19 +1,19 @@
 /* server/storage/response_store.h - responses that are kept in a file, an SQLite database.
  *
  * A row is written when a response begins and again when it ends: in progress, completed,
- * incomplete, failed or cancelled. Its input and output are items, which later responses build
- * upon. The owner is part of a response's name: one owner does not see another's. The oldest
- * responses are deleted when they are too old or all together too large. Responses that were in
- * progress when the process was killed have failed after the next start.
+ * incomplete, failed or cancelled. Its input and output are items, which later responses can
+ * continue. The owner is part of a response's name, so that no owner sees another one's responses.
+ * The oldest responses are deleted when they are too old or all responses together too large.
+ * Responses that were in progress when the process was killed have failed after the next start.
  *
- * The file is locked for this process, and opened with all that belongs to it at the start: nothing
- * is opened or made later. Deleted data is overwritten. From a damaged file all that can be read is
- * saved (sqlite_file.h), without responses that lack an item; a call that reads a damaged page
+ * The file is locked for this process, and opened at the start with its companions (-wal): no file
+ * is opened or created later. Deleted data is overwritten. From a damaged file all that can be read
+ * is saved (sqlite_file.h), without responses that lack an item; a call that reads a damaged page
  * while others are served gets a 503, and the file is repaired at the next start.
  *
- * Thread: any, one call at a time; every call may wait for a disk, so never the I/O thread's,
- *         except response_store_counts().
- * Memory: a cache of 4 MiB, the statements, and what SQLite's calls take.
+ * Thread: any, one call at a time; every call may wait for a disk, so the I/O thread calls only
+ *         response_store_counts().
+ * Memory: a cache of 4 MiB, the statements, and temporary memory of SQLite.
  * Errors: opening fails with a sentence; calls fill *e: a 400 or 404 for the client's mistakes, a
  *         503 when the file cannot be read or written. Nothing has changed then, and the next call
  *         tries again.
@@ -46,7 +46,7 @@ void response_store_close(struct response_store **s);
 
 struct response_counts {
     uint64_t n, bytes; /* kept responses, open ones too; bytes of the file in use */
-    uint64_t n_lost;   /* lost from a damaged file, as far as is known */
+    uint64_t n_lost;   /* responses known to be lost from a damaged file */
 };
 /* The counts as of the last change. From any thread, at any time; NULL: nothing is kept. */
 struct response_counts response_store_counts(const struct response_store *s);
@@ -59,8 +59,8 @@ struct response_start {
     const char *previous; /* the response that it continues, or NULL */
     int64_t created;      /* Unix seconds */
     bool is_background;
-    bool is_restored; /* an earlier process began it: its row is opened again, unless that was
-                       * deleted or has ended */
+    bool is_restored; /* an earlier process began the response: its row becomes in progress again,
+                       * unless it was deleted or has ended */
     const struct buf *body;  /* the response, as JSON */
     const struct buf *input; /* a JSON list of its items, each with an id */
 };
@@ -90,11 +90,11 @@ struct response_page {
     bool is_ascending;
     const char *after; /* an item's id, or NULL */
 };
-/* OpenAI's list of the items of its input. */
+/* Write OpenAI's list of the items of the response's input. */
 int response_store_items(struct response_store *s, const struct response_name *name,
                          const struct response_page *page, struct buf *out, struct api_error *e);
 
-struct response_wish {                  /* zero: nothing is wanted */
+struct response_wish {                  /* zero: names no response or item */
     char previous[RESPONSE_MAX_ID + 1]; /* or "" */
     struct buf items;                   /* ids, each with its NUL */
 };

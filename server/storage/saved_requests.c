@@ -2,8 +2,8 @@
  *
  * An array sorted by number, which a binary search extends: numbers grow along the file, so that
  * new requests almost always go to its end. Records may repeat or overlap (a compaction, a retry);
- * tokens that are known already are skipped, and a gap ends what is used of an answer. A request
- * that is gone keeps its entry, without memory, so that later records cannot revive it.
+ * tokens that are known already are skipped, and an answer's tokens are used up to the first gap. A
+ * request that is gone keeps its entry, without memory, so that later records cannot revive it.
  */
 #include "server/storage/saved_requests.h"
 
@@ -33,7 +33,7 @@ void saved_requests_release(struct saved_requests *s)
 
 /* ---- finding ---- */
 
-/* The index of the first request whose number is not lower. */
+/* Return the index of the first request whose number is >= `number`. */
 static size_t saved_place(const struct saved_requests *s, uint64_t number)
 {
     size_t low = 0, high = s->n;
@@ -64,7 +64,7 @@ static int grow_saved(struct saved_requests *s)
     return 0;
 }
 
-/* The record's request, added if it is new; NULL: no memory. */
+/* Return the record's request, added if it is new; NULL: no memory. */
 static struct saved_request *get(struct saved_requests *s, const struct request_record *record)
 {
     const size_t at = saved_place(s, record->number);
@@ -158,7 +158,8 @@ static int take_record(struct saved_requests *s, const struct request_record *re
     return ERR_FORMAT;
 }
 
-/* A record whose payload is damaged. A `gone` record has no payload, so the request was wanted. */
+/* Take a record whose payload is damaged. It is not a REQUEST_GONE record, which has no payload, so
+ * the request was wanted. */
 static int take_head(struct saved_requests *s, const struct request_record *record)
 {
     struct saved_request *r = get(s, record);
@@ -169,7 +170,7 @@ static int take_head(struct saved_requests *s, const struct request_record *reco
     return 0;
 }
 
-/* Drop ends that do not match the tokens that are there. */
+/* Drop ends that do not match the tokens that were found. */
 static void settle_saved(struct saved_requests *s)
 {
     for (size_t i = 0; i < s->n; i++) {

@@ -1,11 +1,11 @@
-/* server/storage/saved_requests.h - the records of requests_db, put together request by request.
+/* server/storage/saved_requests.h - collects the records of requests_db by request.
  *
- * Records come in the order of the file. Some of a request's may be missing: tokens count up to the
- * first gap (the others are computed again, with the same bits), and an end counts if it is the end
- * of these tokens. A request that has records but no beginning is lost.
+ * Records come in the order of the file. Some records of a request may be missing: its tokens are
+ * used up to the first gap (the others are computed again, with the same bits), and its end if it
+ * belongs to these tokens. A request without its first record is lost.
  *
  * Thread: any, one at a time.
- * Memory: a copy of all that is not gone.
+ * Memory: a copy of the records of all requests that are not gone.
  */
 #ifndef SERVER_STORAGE_SAVED_REQUESTS_H
 #define SERVER_STORAGE_SAVED_REQUESTS_H
@@ -19,7 +19,7 @@ struct saved_request {
     uint64_t number;
     char id[REQUEST_RECORD_ID];
     bool has_begin, is_gone;
-    bool is_damaged;            /* one of its records is */
+    bool is_damaged;            /* one of its records is damaged */
     struct request_begin begin; /* its texts are in `payload` */
     char *payload;
     int32_t *tokens; /* [n_tokens] from index begin.n_past on */
@@ -41,18 +41,18 @@ int saved_requests_read(struct saved_requests *s, const char *data, size_t n,
 void saved_requests_release(struct saved_requests *s);
 void saved_request_release(struct saved_request *r);
 
-/* Whether it can be continued. */
+/* True: the request can be continued. */
 static inline bool saved_request_is_whole(const struct saved_request *r)
 {
     return r->has_begin && !r->is_gone;
 }
-/* Whether its loss is to be reported. */
+/* True: the request is lost, and that is to be reported. */
 static inline bool saved_request_is_lost(const struct saved_request *r)
 {
     return !r->has_begin && !r->is_gone;
 }
 
-/* Append its records again, as few as possible. */
+/* Append the request's records, as few as possible. */
 void saved_request_write(const struct saved_request *r, struct buf *out);
 
 #endif

@@ -2,8 +2,9 @@
  *
  * The file is created at its full size, so that a full disk is found at once; blocks may be written
  * in any order by several jobs, and the header with all sums comes last. Checksums are chained:
- * header, ids and block sums in one, each block in one of its own. Reading checks sizes against the
- * file before memory is taken for them. Worker threads call, never the I/O thread.
+ * header, ids and block sums in one, each block in one of its own. Reading checks the sizes against
+ * the file's before it allocates memory for them. Worker threads call these functions, never the
+ * I/O thread.
  */
 #include "server/storage/slot_file.h"
 
@@ -43,7 +44,7 @@ struct slot_file {
     struct header head;
     int32_t *ids;      /* [head.n_ids] */
     uint64_t *sums;    /* [head.n_blocks] */
-    char *path, *part; /* `part`: its name while it is written */
+    char *path, *part; /* part: path of the file while it is written */
     size_t n_before;   /* bytes of the path before the client's name */
 };
 
@@ -190,7 +191,7 @@ static int read_bytes(int fd, void *bytes, uint64_t n, uint64_t at)
 
 /* ---- writing ---- */
 
-/* Create the file under a name that no client can give; the caller holds the folder's lock. */
+/* Create the file under a name that no client can use; the caller holds the folder's lock. */
 static int make_part(struct slot_file *f, struct api_error *e)
 {
     static atomic_uint n_made;

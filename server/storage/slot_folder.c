@@ -1,8 +1,9 @@
 /* server/storage/slot_folder.c - see slot_folder.h.
  *
- * Two kinds of flock() keep servers apart that share the folder: one on the folder, held while its
- * files are counted and a new one is created, and one on each file being written. The kernel drops
- * both when a process ends, which is how slot_folder_sweep(), at the start, recognises leftovers.
+ * Two kinds of flock() protect servers that share the folder from each other: one on the folder,
+ * held while its files are counted and a new one is created, and one on each file being written.
+ * The kernel drops both when a process ends, which is how slot_folder_sweep(), at the start,
+ * recognises leftovers.
  */
 #include "server/storage/slot_folder.h"
 
@@ -46,7 +47,7 @@ static DIR *list_folder(int folder)
     if (dir == NULL && copy >= 0)
         close(copy);
     if (dir != NULL)
-        rewinddir(dir); /* both descriptors share one position */
+        rewinddir(dir); /* because both descriptors share one position */
     return dir;
 }
 
@@ -90,7 +91,7 @@ int slot_folder_check_room(int folder, const struct slot_limits *limits, uint64_
     return ERR_LIMIT;
 }
 
-/* Whether a file being written was left behind: its writer would hold its lock. */
+/* True: the unfinished file is a leftover; the lock of a file that is being written is held. */
 static bool is_left(int folder, const char *name)
 {
     const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

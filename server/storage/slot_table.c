@@ -1,8 +1,8 @@
 /* server/storage/slot_table.c - see slot_table.h.
  *
  * A list in the order of use, the latest in front, searched linearly: it has at most 256 texts.
- * Each entry is one allocation with its ids behind the struct. Setting a text replaces the slot's
- * old one and then drops entries from the end until both limits hold.
+ * Each entry is one allocation: the struct and then its ids. Setting a text replaces the slot's old
+ * one and then drops entries from the end until both limits hold.
  */
 #include "server/storage/slot_table.h"
 
@@ -36,7 +36,7 @@ static void drop_slot(struct slot_table *t, struct entry *e)
 
 void slot_table_release(struct slot_table *t)
 {
-    if (t->texts.next == NULL) /* was never initialised */
+    if (t->texts.next == NULL) /* the table was not initialised */
         return;
     list_each(it, &t->texts) drop_slot(t, list_entry(it, struct entry, link));
 }

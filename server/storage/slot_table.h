@@ -2,10 +2,11 @@
  * slots.
  *
  * Sequences share one paged cache here, so a slot is only a name: the latest text of a tenant whose
- * request set id_slot. Its keys and values stay in the prefix cache like all others.
+ * request set id_slot. Its keys and values stay in the prefix cache like those of other texts.
  *
  * Thread: the loop's.
- * Memory: at most SLOT_TABLE_TEXTS texts, and SLOT_TABLE_IDS ids of all together; the text that was
+ * Memory: at most SLOT_TABLE_TEXTS texts, and SLOT_TABLE_IDS ids in all texts together; the text
+ * that was
  *         set longest ago is dropped first.
  */
 #ifndef SERVER_STORAGE_SLOT_TABLE_H

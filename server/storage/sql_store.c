@@ -1,7 +1,7 @@
 /* server/storage/sql_store.c - see sql_store.h.
  *
- * Texts are bound without a copy. A statement is reset before it is bound, so that a row which a
- * caller has left open ends there. A build without SQLite has sql_store_none.c in its place.
+ * Texts are bound without a copy. A statement is reset before it is bound, which ends a row that a
+ * caller has not read to the end. A build without SQLite has sql_store_none.c in its place.
  */
 #ifdef QUIRE_SQLITE
 #include "server/storage/sql_store.h"
@@ -56,7 +56,7 @@ void sql_store_close(struct sql_store *s)
 
 /* ---- steps ---- */
 
-/* Report why a call of SQLite's has failed. */
+/* Report the reason for which a call of SQLite has failed. */
 static int fail_sql(struct sql_store *s, int rc, struct api_error *e)
 {
     const int code = s->db != NULL ? sqlite3_extended_errcode(s->db) : SQLITE_FULL;

@@ -1,21 +1,22 @@
-/* server/storage/sql_store.h - the database of one store, with its statements: they are prepared at
- * the opening, then run and read by their number.
+/* server/storage/sql_store.h - the database of one store, with its statements: prepared when it is
+ * opened, then run and read by number.
  *
  * Responses, batches and usage are stores. A store has its SQL in a table of texts and numbers the
  * statements by an enum. sql_store_run() binds a statement and takes the first step. While that has
  * a row, its columns can be read, until the next step, sql_store_reset() or the next run; a reader
- * that stops before the last row resets the statement, which else keeps the file open for reading.
+ * that stops before the last row resets the statement, which otherwise keeps a read transaction
+ * open.
  *
  * A failed step reports an error that names the store's contents and setting. Damage (a row or page
- * that is not as it was written) marks the file for the next opening, which recovers it
+ * differs from what was written) marks the file for the next opening, which recovers it
  * (sqlite_file.h).
  * A store that is not open fails each run, as on a full disk.
  *
- * In a build without SQLite (sql_store_none.c) the opening fails, and there is never a store.
+ * In a build without SQLite (sql_store_none.c) the opening fails, and no store exists.
  *
  * Thread: any, one call at a time. Every call may wait for a disk.
  * Memory: the caller's struct, SQLite's cache of 4 MiB and statements. Bound texts are borrowed
- *         until the statement is run again or reset; texts of a row are the statement's until its
+ *         until the statement is run again or reset; texts of a row are valid until the statement's
  *         next step.
  * Errors: opening fails with a sentence; a step fills *e with a 503, or a 500 without memory, and
  *         returns ERR_IO or ERR_NOMEM.
@@ -32,22 +33,22 @@
 #include "server/storage/sqlite_file.h"
 
 #define SQL_STORE_MAX 32     /* statements of a store */
-#define SQL_STORE_MAX_ID 128 /* bytes of an id in sql_store_list(), with the NUL */
+#define SQL_STORE_MAX_ID 128 /* most bytes of an id in sql_store_list(), with the NUL */
 
 struct sql_store_form { /* constant */
     struct sqlite_form file;
     const char *const *statements; /* [n_statements] SQL, up to SQL_STORE_MAX */
     uint32_t n_statements;
-    const char *subject; /* of errors: "kept responses" cannot be read or written now */
-    const char *setting; /* the code of errors: "responses_db" */
-    const char *log;     /* the log's module, for each failure; NULL: the caller logs */
+    const char *subject; /* contents, for error messages: "kept responses" */
+    const char *setting; /* setting, the `code` of errors: "responses_db" */
+    const char *log;     /* module of the log lines for failures; NULL: the caller logs */
 };
 
 struct sql_store {
     const struct sql_store_form *form;
     struct sqlite3 *db; /* NULL: it is not open */
     struct sqlite3_stmt *statements[SQL_STORE_MAX];
-    struct sqlite_loss loss; /* at the opening */
+    struct sqlite_loss loss; /* rows that were lost when the file was opened */
     bool is_damaged;         /* a damaged row or page was read since the opening */
     bool is_full;            /* the last failure was a full disk */
 };
@@ -56,7 +57,8 @@ struct sql_store {
  * ERR_UNSUPPORTED: this build has no SQLite. On failure the store is closed. */
 int sql_store_open(struct sql_store *s, const struct sql_store_form *form, const char *path,
                    char *err, size_t err_len);
-/* Also of a store that is not open, or zero. `loss` and `is_damaged` stay. */
+/* Close the store, which may be closed already or zero. `loss` and `is_damaged` keep their
+ * values. */
 void sql_store_close(struct sql_store *s);
 
 /* Bind the parameters, a letter of `types` each, and take a step: t a text (const char *; NULL is
@@ -66,7 +68,7 @@ int sql_store_run(struct sql_store *s, uint32_t which, struct api_error *e, cons
 /* Take the next step of a statement that has a row. Returns as sql_store_run(). */
 int sql_store_next(struct sql_store *s, uint32_t which, struct api_error *e);
 void sql_store_reset(struct sql_store *s, uint32_t which);
-/* Rows that the last INSERT, UPDATE or DELETE has changed. */
+/* Count the rows that the last INSERT, UPDATE or DELETE has changed. */
 int64_t sql_store_n_changed(const struct sql_store *s);
 
 /* ---- a row's columns, from 0 on; 0 and "" where there is no row, or NULL in it ---- */
@@ -84,7 +86,8 @@ int sql_store_list(struct sql_store *s, uint32_t which, int rc, uint32_t limit, 
 /* ---- changes: transactions that write ---- */
 
 int sql_store_begin(struct sql_store *s, struct api_error *e);
-/* Commit if rc is not negative, else roll back. 0, or rc, or the failure of the commit. */
+/* Commit if rc is not negative, else roll back. Returns 0, or rc if that is negative, or the error
+ * of the commit. */
 int sql_store_end(struct sql_store *s, int rc, struct api_error *e);
 
 #endif

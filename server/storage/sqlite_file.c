@@ -22,7 +22,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* Time for which a server that ends may still hold the file. */
+/* Milliseconds to wait for the lock, because a server that is ending may still hold the file. */
 #define BUSY_MS 2000
 /* Bit in user_version: a damaged row or page was read. */
 #define DAMAGED 0x40000000
@@ -93,7 +93,8 @@ static void row_hash(sqlite3_context *ctx, int n, sqlite3_value **values)
     sqlite3_result_int64(ctx, hash_values(n, values));
 }
 
-/* A row without a hash has a first value, unless a page of zeros is taken for one. */
+/* True for a row without a hash if its first value is not NULL, as it is when SQLite reads a page
+ * of zeros as a row. */
 static void row_whole(sqlite3_context *ctx, int n, sqlite3_value **values)
 {
     const bool is_whole = sqlite3_value_type(values[0]) == SQLITE_NULL
@@ -116,7 +117,8 @@ int sqlite_file_set_up(sqlite3 *db, bool *is_bad)
     int rc;
 
     sqlite3_busy_timeout(db, BUSY_MS);
-    sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL); /* those of the file */
+    sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL); /* turn off the triggers of the
+                                                                     * file itself */
     sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
     sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     rc = sqlite3_create_function(db, "row_hash", -1, flags, NULL, row_hash, NULL, NULL);
@@ -137,7 +139,7 @@ struct opening {
     size_t err_len;
 };
 
-/* Whether the first page has the definition of our first table, and is no text. */
+/* True: the first page has the definition of the form's first table, and is not a text file. */
 static bool is_ours(const struct opening *o)
 {
     const char *table = o->form->schema + strlen("CREATE TABLE IF NOT EXISTS ");
@@ -158,7 +160,7 @@ static int say_damaged(struct opening *o)
     return ERR_FORMAT;
 }
 
-/* The error of the last statement. */
+/* Write the error of the last statement. */
 static int say_database(struct opening *o)
 {
     const int rc = sqlite3_errcode(o->db);
@@ -179,7 +181,7 @@ static int say_database(struct opening *o)
     return rc == SQLITE_ERROR || rc == SQLITE_NOTADB || rc == SQLITE_CORRUPT ? ERR_FORMAT : ERR_IO;
 }
 
-/* Check that the file is empty, or a database of ours in a version that this build reads. */
+/* Check that the file is empty, or a database of this form in a version that this build reads. */
 static int check_database(struct opening *o)
 {
     const struct sqlite_form *f = o->form;
@@ -204,7 +206,7 @@ static int check_database(struct opening *o)
     return ERR_FORMAT;
 }
 
-/* Have SQLite check a file that is not too large for that, and read all rows that have a hash. */
+/* Let SQLite check the file, unless it is too large, and read all rows that have a hash. */
 static int check_content(struct opening *o)
 {
     const struct sqlite_form *f = o->form;
@@ -226,8 +228,8 @@ static int check_content(struct opening *o)
     return n != 0 ? say_damaged(o) : 0;
 }
 
-/* Create the tables, or add what they lack, in one transaction, which takes the lock. A file of
- * this version is not written to, so that it opens on a full disk too. */
+/* Create the tables, or add their missing columns, in one transaction, which takes the lock. A file
+ * of this version is not changed, so that it can be opened on a full disk. */
 static int make_tables(struct opening *o)
 {
     const struct sqlite_form *f = o->form;
@@ -237,7 +239,7 @@ static int make_tables(struct opening *o)
         return rc != SQLITE_OK ? rc : sqlite_file_run(o->db, NULL, "COMMIT");
     for (uint32_t i = 0; (rc == SQLITE_OK || rc == SQLITE_ERROR) && i < f->n_tables; i++)
         rc = sqlite_file_run(o->db, NULL, "ALTER TABLE %w ADD COLUMN hash INTEGER",
-                             f->tables[i].name); /* SQLITE_ERROR: there is no such table yet */
+                             f->tables[i].name); /* SQLITE_ERROR: the table does not exist yet */
     if (rc == SQLITE_OK || rc == SQLITE_ERROR)
         rc =
             sqlite_file_run(o->db, NULL, "%sPRAGMA application_id=%u;PRAGMA user_version=%u;COMMIT",

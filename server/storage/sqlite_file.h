@@ -1,20 +1,21 @@
-/* server/storage/sqlite_file.h - opens one of our SQLite databases: creates it if it does not
- * exist, brings the version before to the present one, and recovers it if it is damaged.
+/* server/storage/sqlite_file.h - opens an SQLite database of the server: creates it if it does not
+ * exist, converts one of the previous version, and recovers a damaged one.
  *
  * It is in WAL mode with an exclusive lock, so that there is no file of shared memory. Each row has
  * a hash of its other values in its last column, `hash`, which triggers of the connection write: no
  * statement names it. The view whole_TABLE has the columns of TABLE and `is_whole`: selecting that
- * of a row which does not match its hash is SQLITE_CORRUPT, and so is an UPDATE of such a row. It
- * must be among the results: in a WHERE clause SQLite would put the values that columns are
- * compared with in the columns' places. Rows of the version before have no hash and are not
- * checked.
+ * of a row which does not match its hash is SQLITE_CORRUPT, and so is an UPDATE of such a row.
+ * is_whole must be a column of the result: in a WHERE clause SQLite would replace columns by the
+ * constants with which they are compared. Rows that the previous version wrote have no hash and are
+ * not checked.
  *
  * An opening checks pages, indexes and rows of a file up to SQLITE_FILE_CHECKED bytes. In a larger
- * one the call that reads what is damaged fails, and the next opening recovers the file. Of a
- * damaged log of changes (FILE-wal) SQLite uses what comes before the damage, and does not tell it
- * from a log whose last write was cut off: changes that are lost that way are not reported.
+ * file the call that reads a damaged page or row fails, and the next opening recovers the file. Of
+ * a damaged write-ahead log (FILE-wal) SQLite uses the part before the damage, and cannot
+ * distinguish it from a log whose last write was cut off: changes that are lost in this way are not
+ * reported.
  *
- * Thread: the main thread's, before others use the database; then the database's.
+ * Thread: the main thread, before others use the database; then the database's thread.
  * Memory: SQLite's.
  * Errors: a sentence that names the file; or SQLite's result codes.
  */
@@ -31,20 +32,20 @@ struct sqlite3;
 
 struct sqlite_table {
     const char *name;
-    const char *columns; /* all but the hash; the first of them is never NULL */
-    const char *row;     /* the condition for the row `new` of a trigger: "rowid=new.rowid" */
-    const char *key;     /* "rowid", or an integer column by which the rows are in order */
+    const char *columns; /* all columns but the hash; the first is never NULL */
+    const char *row;     /* condition that selects the row `new` in a trigger: "rowid=new.rowid" */
+    const char *key;     /* "rowid", or an integer column that orders the rows */
     /* After damage: a SELECT of what,id for each entry that an index of the database `damaged` has
      * and no recovered row. NULL: no index names rows. */
     const char *lost;
 };
 
-struct sqlite_form {         /* of a database */
+struct sqlite_form {         /* describes a database */
     const char *what;        /* its contents: "kept responses" */
-    const char *schema;      /* "CREATE TABLE IF NOT EXISTS ...;" and more of the kind */
+    const char *schema;      /* statements such as "CREATE TABLE IF NOT EXISTS ...;" */
     uint32_t application_id; /* shown by `file` and sqlite3 */
-    uint32_t version;        /* of the schema, from 2 on; the one before had no hashes; others are
-                              * refused */
+    uint32_t version;        /* version of the schema, >= 2; the previous one had no hashes; others
+                              * are refused */
     bool is_durable;         /* each change is on the disk when it ends (synchronous=FULL) */
     const struct sqlite_table *tables; /* [n_tables] */
     uint32_t n_tables;
@@ -54,28 +55,29 @@ struct sqlite_form {         /* of a database */
 };
 
 struct sqlite_loss {
-    bool is_recovered; /* it is a new file of recovered rows */
+    bool is_recovered; /* the file is a new one with recovered rows */
     bool is_unknown;   /* more rows may be lost than n_rows */
-    uint64_t n_rows;   /* lost, as far as is known */
+    uint64_t n_rows;   /* rows known to be lost */
 };
 
-/* ERR_BUSY: another process has it. ERR_FORMAT: another kind of database, or a newer one.
- * ERR_AGAIN: the disk is full, or takes no writes now (a quota, a limit of the process). ERR_IO,
- * ERR_NOMEM. On failure *out may be a database to be closed, or NULL. */
+/* Open the database. ERR_BUSY: another process has it. ERR_FORMAT: it is another kind of database,
+ * or of a newer version. ERR_AGAIN: the disk is full, or writing is not possible now (a quota, a
+ * limit of the process). ERR_IO, ERR_NOMEM. On failure *out may be a database to be closed, or
+ * NULL. */
 int sqlite_file_open(struct sqlite3 **out, const char *path, const struct sqlite_form *form,
                      struct sqlite_loss *loss, char *err, size_t err_len);
 
-/* Whether the last call failed because something is not as it was written. */
+/* True: the last call failed because the file is damaged. */
 bool sqlite_file_is_damage(struct sqlite3 *db);
 
-/* Why the last call failed: SQLite's message, or that the file is damaged. In that case the file is
- * marked for the next opening, and the transaction under way is rolled back. */
+/* Return the reason for which the last call failed: SQLite's message, or that the file is damaged.
+ * A damaged file is marked for the next opening, and the current transaction is rolled back. */
 const char *sqlite_file_fail(struct sqlite3 *db);
 
 /* ---- for sqlite_recover.c ---- */
 
-/* Run statements, formatted by sqlite3_mprintf(); *n (NULL: not wanted) is the last number that
- * they return, or 0. */
+/* Run statements, formatted by sqlite3_mprintf(); *n (may be NULL) is the last number that they
+ * return, or 0. */
 int sqlite_file_run(struct sqlite3 *db, int64_t *n, const char *format, ...);
 
 /* Set up a connection that has read nothing yet, with the functions row_hash(values...) and

@@ -1,8 +1,9 @@
 /* server/storage/sqlite_recover.c - see sqlite_recover.h.
  *
  * The new database is `main`, the damaged one is attached as `damaged`. One statement copies a
- * range of keys; if that fails for damage, one copies each half. PRAGMA writable_schema lets SQLite
- * read a file that is shorter than it should be, and tables beside a damaged definition.
+ * range of keys; if that fails because of damage, one statement copies each half. PRAGMA
+ * writable_schema lets SQLite read a file that is shorter than it should be, and tables whose
+ * neighbour's definition is damaged.
  */
 #ifdef QUIRE_SQLITE
 #include "server/storage/sqlite_recover.h"
@@ -19,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Statements that may fail in one pass over a range: the rows of a damaged page cause fewer. */
+/* Most failed statements in one pass over a range: the rows of a damaged page cause fewer. */
 #define MAX_FAILURES 1000
 #define MAX_PATH 4096
 
@@ -30,7 +31,7 @@ struct recovery {
     sqlite3_stmt *copy;
     uint32_t n_failures;
     bool is_unique;
-    bool is_bad;     /* some row of the table under way is not saved */
+    bool is_bad;     /* a row of the current table was not saved */
     bool is_unknown; /* rows are lost that no index names */
 };
 
@@ -49,7 +50,8 @@ static const char copy[] =
 
 /* ---- rows ---- */
 
-/* The limit ends a range of one key before the next row, which may not be readable, is read. */
+/* Copy the rows of a range of keys. The limit ends a range of one key before the next row, which
+ * may be unreadable, is read. */
 static int copy_range(struct recovery *r, int64_t low, int64_t high, bool is_up)
 {
     const int64_t middle = low + (high - low) / 2;
@@ -117,7 +119,7 @@ static int save_rows(struct recovery *r)
     int rc = sqlite_file_run(r->db, NULL, "ATTACH %Q AS damaged", r->path);
 
     if (rc == SQLITE_OK)
-        rc = sqlite_file_run(r->db, NULL, "PRAGMA damaged.user_version"); /* takes the lock */
+        rc = sqlite_file_run(r->db, NULL, "PRAGMA damaged.user_version"); /* to take the lock */
     r->is_unknown = rc == SQLITE_ERROR || sqlite_file_is_damage(r->db);
     if (r->is_unknown) { /* SQLite cannot open the file at all */
         log_error("database", "event=database_lost file=%s lost=%s",
@@ -177,7 +179,7 @@ static int tell_loss(struct recovery *r, struct sqlite_loss *loss)
 
 /* ---- files ---- */
 
-/* Rename FILE with one end to FILE with another one. */
+/* Rename FILE with one suffix to FILE with another one. */
 static int change_end(const char *path, const char *from, const char *to)
 {
     char old[MAX_PATH], new[MAX_PATH];
@@ -187,8 +189,8 @@ static int change_end(const char *path, const char *from, const char *to)
     return rename_file(old, new);
 }
 
-/* Have SQLite sync the new file, by a last change to it, and place it: each change of a name leaves
- * the damaged file or the new one as FILE, or the new one as FILE.saved. ERR_IO with errno. */
+/* Let SQLite sync the new file, by a last change to it, and rename it to FILE. After each renaming
+ * FILE is the damaged file or the new one, or the new one is FILE.saved. ERR_IO with errno. */
 static int place_files(const struct recovery *r)
 {
     int rc, is_moved = 0; /* has another process recovered it meanwhile? */

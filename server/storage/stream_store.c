@@ -1,4 +1,5 @@
-/* server/storage/stream_store.c - which streams are kept, and for how long; see stream_store.h.
+/* server/storage/stream_store.c - keeps streams, and drops them after a time or when memory is
+ * short; see stream_store.h.
  *
  * Each stream is in the list of all and in two hash indices (by id and by conversation, both with
  * its owner). Streams without readers are also in `idle`, ordered by the time at which they became
@@ -72,7 +73,7 @@ void stream_store_note(struct kept_stream *k)
 
 /* ---- memory ---- */
 
-/* The oldest stream that has ended and is not read, except `other`. */
+/* Find the oldest stream that has ended and has no readers, except `other`. */
 static struct kept_stream *oldest_ended(struct stream_store *s, const struct kept_stream *other)
 {
     list_each(it, &s->ended) {

@@ -18,7 +18,7 @@
 
 #include <stdio.h>
 
-#define RETRY_MS 2000 /* pause after a failure */
+#define RETRY_MS 2000 /* milliseconds of a pause after a failure */
 
 #define COLUMNS                                                                                    \
     "day,owner,requests,prompt_tokens,computed_tokens,cached_tokens,generated_tokens,compute_us,"  \
@@ -63,7 +63,7 @@ struct usage_keeper {
     struct worker_job job;
     uv_timer_t timer;
     bool has_failed;
-    int rc; /* of the job */
+    int rc; /* result of the job */
     struct api_error error;
     uint32_t n;
     struct usage_row taken[USAGE_SAVE_ROWS];          /* [n] the rows that the job saves */

@@ -1,6 +1,6 @@
 /* server/storage/usage_keeper.h - saves the ledger in a file, an SQLite database (sql_store.h), as
- * it changes: within USAGE_SAVE_MS of a request's end its use is in the file, or, if that cannot be
- * written, as soon as it can again. The file is locked for this process.
+ * it changes: a request's use is in the file within USAGE_SAVE_MS of its end, or, if the file
+ * cannot be written, when it can be again. The file is locked for this process.
  *
  * Thread: the loop's; the file is written on a thread of the keeper's own.
  * Memory: the thread, and room for USAGE_SAVE_ROWS rows.
@@ -14,7 +14,7 @@
 #include <uv.h>
 
 #define USAGE_SAVE_MS 1000
-#define USAGE_SAVE_ROWS 1024 /* in one transaction */
+#define USAGE_SAVE_ROWS 1024 /* most rows in one transaction */
 
 struct usage_keeper; /* NULL: nothing is saved */
 struct usage_ledger;
@@ -26,15 +26,15 @@ int usage_keeper_open(struct usage_keeper **out, uv_loop_t *loop, struct usage_l
                       const char *path, char *err, size_t err_len);
 int usage_keeper_start(struct usage_keeper *k); /* ERR_INTERNAL */
 
-/* Whether everything is saved and no job runs, or the last try has failed. If not, saving begins
- * now. */
+/* True: all rows are saved and no job runs, or the last try has failed. Otherwise start saving. */
 bool usage_keeper_is_saved(struct usage_keeper *k);
-/* When the running job began, clock_us(); 0: none runs. */
+/* Return the clock_us() at which the running job began; 0: none runs. */
 uint64_t usage_keeper_oldest_us(struct usage_keeper *k);
 /* Rows that a damaged file has lost. */
 uint64_t usage_keeper_n_lost(const struct usage_keeper *k);
 
-/* As worker_pool_stop(), and then, after the loop, close. NULL is allowed. */
+/* Stop the thread as worker_pool_stop() does; usage_keeper_close() follows after the loop has
+ * ended. k may be NULL. */
 void usage_keeper_stop(struct usage_keeper *k);
 void usage_keeper_close(struct usage_keeper **k);
 

@@ -2,8 +2,8 @@
  *
  * Rows are an array sorted by day, to which new rows are almost always appended; each owner knows
  * its latest row, so that a request's end finds its row at once. Owners are an array with a hash
- * index and are never removed. When memory or room is short, amounts are added to a row that
- * exists: the total stays right.
+ * index and are never removed. When memory or room is short, amounts are added to an existing row,
+ * so that the total stays correct.
  */
 #include "server/storage/usage_ledger.h"
 
@@ -19,7 +19,7 @@
 #define OTHERS 0 /* the index of USAGE_OTHERS */
 
 struct owner {
-    uint32_t row; /* its latest row; NO_ROW: none */
+    uint32_t row; /* index of its latest row; NO_ROW: none */
     char name[USAGE_MAX_NAME + 1];
 };
 
@@ -44,7 +44,7 @@ void usage_amounts_add(struct usage_amounts *to, const struct usage_amounts *mor
 
 /* ---- room ---- */
 
-/* Make room for one more item; the array stays as it is when there is no memory. */
+/* Make room for one more item; without memory the array does not change. */
 static int grow_ledger(void **items, uint32_t n, uint32_t *cap, size_t size)
 {
     const uint32_t more = *cap > 0 ? 2 * *cap : 64;
@@ -137,7 +137,8 @@ uint32_t usage_ledger_find(const struct usage_ledger *l, const char *name)
     return USAGE_NO_OWNER;
 }
 
-/* The index of an owner; USAGE_OTHERS' when there is no room or no memory for a new one. */
+/* Return the index of an owner; that of USAGE_OTHERS when there is no room or memory for a new
+ * one. */
 static uint32_t take_owner(struct usage_ledger *l, const char *name)
 {
     const uint32_t known = usage_ledger_find(l, name);
@@ -167,7 +168,8 @@ static void drop_oldest_day(struct usage_ledger *l)
     find_latest(l);
 }
 
-/* Insert a row by its day. Days only go back when the clock is set: then later rows move. */
+/* Insert a row by its day. A day before the last row's occurs only after the clock was set back:
+ * then later rows move. */
 static struct usage_row *insert_row(struct usage_ledger *l, uint32_t owner, int32_t day)
 {
     uint32_t at = l->n_rows;
@@ -184,7 +186,7 @@ static struct usage_row *insert_row(struct usage_ledger *l, uint32_t owner, int3
     return &l->rows[at];
 }
 
-/* The row of an owner and a day, or NULL. */
+/* Return the row of an owner and a day, or NULL. */
 static struct usage_row *find_row(struct usage_ledger *l, uint32_t owner, int32_t day)
 {
     uint32_t i = l->owners[owner].row;
@@ -196,8 +198,8 @@ static struct usage_row *find_row(struct usage_ledger *l, uint32_t owner, int32_
     return l->rows[i].owner == owner && l->rows[i].day == day ? &l->rows[i] : NULL;
 }
 
-/* The row of an owner and a day, added if need be. Without room or memory it is the latest row of
- * all, so that a sum over all rows is right even then. */
+/* Return the row of an owner and a day; add it if it does not exist. Without room or memory return
+ * the latest row of all, so that the sum over all rows is correct even then. */
 static struct usage_row *take_row(struct usage_ledger *l, uint32_t owner, int32_t day)
 {
     struct usage_row *row = find_row(l, owner, day);

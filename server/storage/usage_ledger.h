@@ -1,15 +1,16 @@
-/* server/storage/usage_ledger.h - the use of each owner on each day, for billing.
+/* server/storage/usage_ledger.h - counts what each owner has used on each day, for billing.
  *
  * An owner is an API key or, without keys, a tenant, by its name. There is a row for each owner and
  * day (UTC) on which one of its requests has ended. Sums are exact: over all rows they equal those
  * of the engines, once no request is running.
  *
- * At most USAGE_MAX_OWNERS owners are told apart; the use of further ones is added to USAGE_OTHERS.
- * At most USAGE_MAX_ROWS rows are kept: when they are full, the oldest day is dropped.
+ * At most USAGE_MAX_OWNERS owners have rows of their own; the use of further ones is added to
+ * USAGE_OTHERS. At most USAGE_MAX_ROWS rows are kept: when they are full, the oldest day is
+ * dropped.
  *
  * Thread: the loop's; a copy belongs to its owner.
- * Memory: grows with owners and rows, up to about 16 MiB. If there is none, an owner's use is added
- * to USAGE_OTHERS, for which there always is.
+ * Memory: grows with owners and rows, up to about 16 MiB. If there is no memory, an owner's use is
+ * added to USAGE_OTHERS, whose row is allocated at the start.
  */
 #ifndef SERVER_STORAGE_USAGE_LEDGER_H
 #define SERVER_STORAGE_USAGE_LEDGER_H
@@ -47,7 +48,7 @@ void usage_ledger_destroy(struct usage_ledger **l);
  * be added to it. ERR_NOMEM. */
 int usage_ledger_copy(struct usage_ledger **out, const struct usage_ledger *l);
 
-/* Add what an owner has used. At most USAGE_MAX_NAME bytes of the name count. */
+/* Add what an owner has used. Only the first USAGE_MAX_NAME bytes of the name count. */
 void usage_ledger_add(struct usage_ledger *l, const char *owner, int32_t day,
                       const struct usage_amounts *more);
 
@@ -59,24 +60,24 @@ void usage_ledger_restore(struct usage_ledger *l, const char *owner, int32_t day
 /* Copy at most `max` unsaved rows to `out` with their present amounts, and mark them as saved.
  * Returns how many. */
 uint32_t usage_ledger_take_unsaved(struct usage_ledger *l, struct usage_row *out, uint32_t max);
-/* Mark rows as unsaved again, since they could not be saved. */
+/* Mark rows as unsaved again, because they could not be saved. */
 void usage_ledger_give_back(struct usage_ledger *l, const struct usage_row *rows, uint32_t n);
 bool usage_ledger_has_unsaved(const struct usage_ledger *l);
 
 /* Tokens (prompts and generated) of each owner from a day on: [usage_ledger_n_owners()], in memory
- * that becomes the caller's; NULL: no memory. */
+ * that the caller frees; NULL: no memory. */
 uint64_t *usage_ledger_sums(const struct usage_ledger *l, int32_t from_day);
-/* The index of an owner; USAGE_NO_OWNER: nothing was ever counted for it. */
+/* Return the index of an owner; USAGE_NO_OWNER: the ledger does not have it. */
 uint32_t usage_ledger_find(const struct usage_ledger *l, const char *owner);
 
 /* All rows, [n], ascending by day. Valid until the next usage_ledger_add(). */
 const struct usage_row *usage_ledger_rows(const struct usage_ledger *l, uint32_t *n);
-uint32_t usage_ledger_n_owners(const struct usage_ledger *l); /* that ever were */
+uint32_t usage_ledger_n_owners(const struct usage_ledger *l); /* also those without rows */
 const char *usage_ledger_name(const struct usage_ledger *l, uint32_t owner);
 
 void usage_amounts_add(struct usage_amounts *to, const struct usage_amounts *more);
 
-/* A day as 2026-11-26, 11 bytes with the NUL; and back: false unless it is a day from 1970 to
+/* Write a day as 2026-11-26, 11 bytes with the NUL. Read one; false: it is not a day from 1970 to
  * 9999. */
 void usage_day_text(int32_t day, char out[11]);
 bool usage_day_parse(const char *text, int32_t *day);

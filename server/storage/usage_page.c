@@ -1,8 +1,8 @@
 /* server/storage/usage_page.c - see usage_page.h.
  *
- * Rows come by day, so that periods are rendered in one pass: amounts of the current period are
- * summed per owner, and its lines are written when a row of the next period comes. All numbers are
- * integers; microseconds are printed as seconds with six digits. A pool thread runs
+ * Rows are in the order of days, so that periods are rendered in one pass: amounts of the current
+ * period are summed per owner, and its lines are written when a row of the next period comes. All
+ * numbers are integers; microseconds are printed as seconds with six digits. A pool thread runs
  * usage_page_render() on a copy of the ledger.
  */
 #include "server/storage/usage_page.h"

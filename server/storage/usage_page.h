@@ -27,15 +27,15 @@ enum usage_period { USAGE_BY_DAY = 0, USAGE_BY_MONTH, USAGE_BY_TOTAL };
 struct usage_question {
     int32_t from, to; /* days, both included */
     enum usage_period by;
-    bool has_owner; /* only `owner` is asked for */
+    bool has_owner; /* only the rows of `owner` are wanted */
     char owner[USAGE_MAX_NAME + 1];
     bool is_csv;
 };
 
-/* 0, or a negative ERR_* with *e filled. */
+/* Read the query of a call. 0, or a negative ERR_* with *e filled. */
 int usage_question_read(struct http_call *call, struct usage_question *q, struct api_error *e);
 
-/* `has_keys`: owners are keys, not tenants. ERR_NOMEM. */
+/* Render the answer. has_keys: owners are keys, not tenants. ERR_NOMEM. */
 int usage_page_render(const struct usage_ledger *l, const struct usage_question *q, bool has_keys,
                       struct buf *out);
 const char *usage_page_type(const struct usage_question *q);

@@ -17,7 +17,8 @@
 #define ANSWER_MS 30000L /* a page with a snapshot of the engine waits for the end of a step */
 #define MAX_BODY ((size_t)64 << 20) /* a list of ten thousand requests has five million bytes */
 
-/* Whether a text may be put into a request: printable, without blanks and these characters. */
+/* True: the text may be put into a request: it is printable, and has no blanks and no character of
+ * `except`. */
 static bool is_plain_text(const char *text, size_t most, const char *except)
 {
     size_t n = 0;
@@ -27,7 +28,7 @@ static bool is_plain_text(const char *text, size_t most, const char *except)
     return text[n] == '\0' && n <= most;
 }
 
-/* No password, no query, nothing that a terminal would not show. */
+/* Take the URL; refuse passwords, queries and bytes that a terminal does not show. */
 static bool take_url(struct top_client *c, const char *url)
 {
     const bool has_scheme = strncmp(url, "unix:", 5) == 0 || strstr(url, "://") != NULL;

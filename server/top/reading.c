@@ -1,8 +1,8 @@
 /* server/top/reading.c - see reading.h.
  *
  * /metrics is read line by line: a sample is added to the model that its label names. The server
- * writes the list of its models first. The pages of /debug are JSON. When the uptime went back, the
- * server was restarted, and there are no rates.
+ * writes the list of its models first. The pages of /debug are JSON. If the uptime is smaller than
+ * before, the server was restarted, and there are no rates.
  */
 #include "server/top/reading.h"
 
@@ -86,7 +86,7 @@ static void add_number(struct top_model *m, const char *line, double value)
             m->number[i] += value;
 }
 
-/* Buckets of several models have the same bounds, and are added up. */
+/* Add a bucket. Buckets of several models have the same bounds, and are added up. */
 static void add_bucket(struct top_histogram *h, const char *line, double value)
 {
     char text[40];
@@ -150,7 +150,7 @@ static bool take_metrics(struct top_reading *r, char *text)
 
 /* ---- /debug ---- */
 
-/* Numbers are those of counts and times: not below zero, and finite. */
+/* Read a number, which must be finite and >= 0, as counts and times are. */
 static double page_number(const cJSON *from, const char *key)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(from, key);
@@ -250,7 +250,7 @@ bool top_reading_take(struct top_reading *r, enum top_page page, const char *mod
 
 /* ---- two readings ---- */
 
-/* Rates of all models, and the sums of those that are shown. */
+/* Compute the rates of all models, and the sums of those that are shown. */
 static void compare_models(struct top_reading *r, const struct top_reading *before, bool is_same)
 {
     for (uint32_t i = 0; i < r->n_models; i++) {
@@ -271,7 +271,7 @@ static void compare_models(struct top_reading *r, const struct top_reading *befo
     }
 }
 
-/* Lists of requests change little from one reading to the next: the search begins behind the last
+/* Lists of requests change little from one reading to the next: the search begins after the last
  * one found. */
 static const double *find_request(const struct top_reading *r, const struct top_request *q,
                                   uint32_t *at)
@@ -316,7 +316,8 @@ void top_reading_compare(struct top_reading *r, const struct top_reading *before
 double top_quantile(const struct top_histogram *h, double q)
 {
     const uint32_t last = h->n > 0 ? h->n - 1 : 0;
-    const double part = h->count[last] > h->base[last] ? 1 : 0; /* of the base, to leave out */
+    const double part = h->count[last] > h->base[last] ? 1 : 0; /* share of the base counts that is
+                                                                 * subtracted */
     const double total = h->count[last] - part * h->base[last];
 
     for (uint32_t i = 0; i < h->n && total > 0; i++)

@@ -1,14 +1,14 @@
 /* server/top/reading.h - the numbers of a server at one time, from /metrics and the pages of
  * /debug.
  *
- * A reading is cleared, given the pages of one round (/metrics first: it names the models), and
- * compared with the one before. Rates are differences divided by the server's own times (its
- * uptime, a request's age), so they do not depend on when an answer arrived. Texts come from the
- * server and may contain any bytes: screen.h cleans what it shows.
+ * A reading is cleared, gets the pages of one round (/metrics first, because it names the models),
+ * and is compared with the previous one. Rates are differences divided by the server's own times
+ * (its uptime, a request's age), so they do not depend on when an answer arrived. Texts come from
+ * the server and may contain any bytes: screen.h cleans what it shows.
  *
  * Thread: one owner.
- * Memory: of a fixed size, allocated with zeros: pages of requests that are not there are never
- *         touched. What exceeds a TOP_MAX_* is left out.
+ * Memory: of a fixed size, allocated with zeros: memory for requests that do not exist is never
+ *         touched. Items beyond a TOP_MAX_* are left out.
  */
 #ifndef SERVER_TOP_READING_H
 #define SERVER_TOP_READING_H
@@ -22,7 +22,7 @@
 #define TOP_MAX_STEPS 256
 #define TOP_MAX_BOUNDS 64
 #define TOP_MAX_REQUESTS 16384
-#define TOP_UNKNOWN (-1.0) /* of rates and quantiles */
+#define TOP_UNKNOWN (-1.0) /* value of rates and quantiles */
 
 /* XX(name, sample of /metrics, its label `state`): the numbers of a model. */
 #define TOP_NUMBERS(XX)                                                                            \
@@ -46,7 +46,8 @@ enum top_number { TOP_NUMBERS(XX) TOP_N_NUMBERS };
 
 struct top_model {
     char id[TOP_MAX_NAME];
-    double number[TOP_N_NUMBERS], rate[TOP_N_NUMBERS]; /* a second, since the reading before */
+    double number[TOP_N_NUMBERS], rate[TOP_N_NUMBERS]; /* rate: per second, since the previous
+                                                        * reading */
 };
 
 /* XX(name, key of /debug/requests, title, width as in top_screen_cell(), rank): the columns of a
@@ -88,10 +89,10 @@ struct top_reading {
     bool has[TOP_N_PAGES];
     char version[64];
     double uptime_s;
-    uint32_t n_models, n_more_models; /* how many had no room */
+    uint32_t n_models, n_more_models; /* n_more_models: models for which there was no room */
     struct top_model models[TOP_MAX_MODELS];
     char wanted[TOP_MAX_NAME]; /* the model to show; "": all */
-    struct top_model shown;    /* it, or the sums of all; id "": all */
+    struct top_model shown;    /* that model, or the sums of all (id "") */
     struct top_histogram first_token, between_tokens;
     double step_s[TOP_MAX_STEPS], step_sequences; /* [n_steps], the newest last; their mean */
     uint32_t n_steps;
@@ -107,12 +108,12 @@ void top_reading_clear(struct top_reading *r, const char *wanted);
 bool top_reading_take(struct top_reading *r, enum top_page page, const char *model, char *text,
                       size_t n);
 
-/* When all pages were taken: set sums and rates. They are unknown (TOP_UNKNOWN) when the reading
- * before is none, or of another process. Both lists are as the server sent them. */
+/* Set sums and rates; called when all pages were taken. Rates are TOP_UNKNOWN if there is no
+ * previous reading, or one of another process. Both lists must be in the server's order. */
 void top_reading_compare(struct top_reading *r, const struct top_reading *before);
 
-/* The upper bound, in seconds, of the bucket with this quantile of the values since the first
- * reading, or of all values when there are none since; TOP_UNKNOWN: there are none at all. */
+/* Return the upper bound, in seconds, of the bucket with quantile q of the values since the first
+ * reading, or of all values if there are none since then; TOP_UNKNOWN: there are no values. */
 double top_quantile(const struct top_histogram *h, double q);
 
 #endif

@@ -1,8 +1,8 @@
 /* server/top/screen.c - see screen.h.
  *
  * The column is counted while characters are written: so cells are padded and lines are cut.
- * Signals are read from a signalfd, so none can end the program before the terminal is restored.
- * Without QUIRE_NCURSES there is no terminal.
+ * Signals are read from a signalfd, so that no signal ends the program before the terminal is
+ * restored. Without QUIRE_NCURSES there is no terminal.
  */
 #include "server/top/screen.h"
 
@@ -28,11 +28,11 @@
 #include <unistd.h>
 #endif
 
-#define FILE_WIDTH 132 /* unless COLUMNS is set */
+#define FILE_WIDTH 132 /* columns on standard output, unless COLUMNS is set */
 #define MIN_WIDTH 20
 #define MAX_WIDTH 1000
 #define MAX_HEIGHT 1000
-#define ESCAPE_MS 50 /* how long ncurses waits for the rest of a key's sequence */
+#define ESCAPE_MS 50 /* ms for which ncurses waits for the rest of a key's sequence */
 
 void top_screen_init(struct top_screen *s)
 {
@@ -47,7 +47,7 @@ void top_screen_init(struct top_screen *s)
 
 /* ---- text ---- */
 
-/* The columns of the first character, and its bytes; 0: it is not visible. */
+/* Return the columns of the first character, and its bytes in *len; 0: it is not visible. */
 static uint32_t character_width(const struct top_screen *s, const char *text, size_t *len)
 {
     const uint32_t c = unicode_at(text, strnlen(text, 4), len);
@@ -210,7 +210,8 @@ static void set_modes(struct top_screen *s)
     (void)nodelay(stdscr, TRUE);
     (void)set_escdelay(ESCAPE_MS);
     (void)curs_set(0);
-    (void)define_key("\033[A", KEY_UP); /* of terminals that terminfo has with ESC O only */
+    (void)define_key("\033[A", KEY_UP); /* for terminals for which terminfo has only the sequence
+                                         * ESC O */
     (void)define_key("\033[B", KEY_DOWN);
     s->has_colours = has_colors() && (no_color == NULL || no_color[0] == '\0');
     if (!s->has_colours)
@@ -258,8 +259,8 @@ void top_screen_close(struct top_screen *s)
     s->terminal = NULL;
 }
 
-/* Ctrl-Z: the shell gets its terminal back; after SIGCONT the program goes on here, and the next
- * frame takes the terminal again. */
+/* Take the next signal. On Ctrl-Z the shell gets its terminal back; after SIGCONT the program
+ * continues here, and the next frame takes the terminal again. */
 static int next_signal(struct top_screen *s)
 {
     struct signalfd_siginfo info;
@@ -274,8 +275,8 @@ static int next_signal(struct top_screen *s)
     return info.ssi_signo == SIGCONT || info.ssi_signo == SIGWINCH ? KEY_RESIZE : KEY_EXIT;
 }
 
-/* Of a sequence that ncurses does not know (ESC [ parameters final, ESC O final) nothing is taken
- * for a key. */
+/* Return the next event. A sequence that ncurses does not know (ESC [ parameters final, ESC O
+ * final) is skipped as a whole. */
 int top_screen_event(struct top_screen *s)
 {
     struct pollfd gone = {.fd = STDIN_FILENO};

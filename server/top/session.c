@@ -25,7 +25,7 @@
 #endif
 
 #define MAX_TROUBLE 400
-/* How often a frame is drawn while there is no answer, to show how long that has been so. */
+/* Interval of frames while no answer comes, which show the time since the last one. */
 #define TROUBLE_MS 1000u
 
 struct session {
@@ -35,11 +35,12 @@ struct session {
     struct top_view view;
     struct top_reading *now, *next;
     char wanted[TOP_MAX_NAME];
-    char failure[MAX_TROUBLE], last_failure[MAX_TROUBLE]; /* of this round, of the last one */
+    char failure[MAX_TROUBLE], last_failure[MAX_TROUBLE]; /* failure of this round, and of the last
+                                                           * one */
     bool is_asking, is_answered; /* in a round; the last one had /metrics */
     bool is_dropped, is_forced;  /* this round; a round is due although paused: another model */
     bool is_over;
-    uint64_t next_ms; /* when the next round begins */
+    uint64_t next_ms; /* time at which the next round begins */
     uint64_t answered_ms, drawn_ms;
 };
 
@@ -80,7 +81,7 @@ static void show_next_model(struct session *t)
     t->is_dropped = t->is_forced = true;
 }
 
-/* What is shown when it pauses stays, also when a round is nearly over. */
+/* Pause or continue. A pause keeps the shown reading, even if a round is nearly over. */
 static void pause_or_go_on(struct session *t)
 {
     t->view.is_paused = !t->view.is_paused;
@@ -111,8 +112,8 @@ static void take_key(struct session *t, int key)
 }
 #endif
 
-/* Wait for an answer, at most so long. On the terminal keys are handled meanwhile, and a frame is
- * drawn when there were some, and once a second. */
+/* Wait for an answer, at most `ms`. On the terminal keys are handled meanwhile; a frame is drawn
+ * after keys, and once a second. */
 static struct top_answer *wait_for_answer(struct session *t, uint64_t ms)
 {
     struct top_answer *a = top_client_wait(&t->client, t->screen.fds, t->screen.is_terminal ? 2 : 0,
@@ -139,8 +140,8 @@ static const char *status_hint(long status)
                            : NULL;
 }
 
-/* Say why a page is missing; only the first one of a round is told. The body of an error is
- * {"error": {"message": ...}}. */
+/* Note the reason for which a page is missing; only the first one of a round is shown. The body of
+ * an error is {"error": {"message": ...}}. */
 static void blame_page(struct session *t, const char *path, const struct top_answer *a)
 {
     const char *hint = status_hint(a->status), *text, *why;
@@ -177,7 +178,8 @@ static void fetch_page(struct session *t, enum top_page page, const char *model)
         blame_page(t, paths[page], a);
 }
 
-/* /metrics, and the requests of each model that is shown; if it is one, its steps and KV cache. */
+/* Fetch /metrics and the requests of each shown model; if only one is shown, also its steps and KV
+ * cache. */
 static void fetch_pages(struct session *t)
 {
     const struct top_reading *r = t->next;
@@ -226,7 +228,8 @@ static void run_round(struct session *t)
 
 /* ---- running ---- */
 
-/* A first reading, and after the interval the one that is shown, with rates since the first. */
+/* Make a first reading, and after the interval the one that is printed, with rates since the
+ * first. */
 static int print_once(struct session *t, char *err, size_t err_len)
 {
     run_round(t);

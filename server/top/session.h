@@ -1,8 +1,8 @@
-/* server/top/session.h - runs `quire top`: asks the server, draws frames, handles keys.
+/* server/top/session.h - runs `quire top`: fetches pages, draws frames, handles keys.
  *
  * On a terminal it runs until q, Ctrl-C or a signal; when the server does not answer, the frame
- * says so and the server is asked again. With is_once it prints one frame, with rates of the time
- * between two readings.
+ * shows that, and pages are requested again. With is_once it prints one frame, with rates of the
+ * time between two readings.
  *
  * Thread: the main thread.
  * Memory: two readings.
@@ -21,13 +21,13 @@
 struct top_options {
     const char *url;
     const char *key;   /* "": none */
-    const char *model; /* to show; "": all */
+    const char *model; /* model to show; "": all */
     int sort;          /* top_sort_of() */
     uint32_t interval_ms;
     bool is_once;
 };
 
-/* 0, or ERR_*: it could not begin, or, with is_once, some pages were not answered. */
+/* Run until the end. ERR_*: it could not begin, or, with is_once, pages were not answered. */
 int top_session_run(const struct top_options *options, char *err, size_t err_len);
 
 #endif

@@ -21,7 +21,7 @@
 
 /* ---- numbers ---- */
 
-/* The bounds are those of rounding: no text becomes a column wider by rounding up. */
+/* The bounds allow for rounding, so that no text becomes a column wider by rounding up. */
 struct top_text top_count(double n)
 {
     static const char *const units[] = {"", "k", "M", "G"};
@@ -59,7 +59,7 @@ static void label(struct top_screen *s, const char *text)
     top_screen_cell(s, TOP_BOLD, -LABEL, text);
 }
 
-/* "812 generated ": the number in bold. */
+/* Draw a number in bold and its label: "812 generated ". */
 static void value(struct top_screen *s, struct top_text number, const char *what)
 {
     top_screen_text(s, TOP_BOLD, number.text);
@@ -119,8 +119,8 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The times of the last steps, as many as there are columns left. With several models together only
- * the mean and the rate from the counters are known. */
+/* Draw the times of the last steps, as many as there are columns left. With several models together
+ * only the mean and the rate from the counters are known. */
 static void draw_steps(const struct top_reading *r, struct top_screen *s)
 {
     const double *rate = r->shown.rate, steps = rate[TOP_STEPS];
@@ -245,7 +245,7 @@ static void draw_model(const struct top_model *m, struct top_screen *s)
     top_screen_end_line(s);
 }
 
-/* Use at most half of the lines left; the other half is for the requests. */
+/* Draw the models on at most half of the lines left; the others are for the requests. */
 static void draw_models(const struct top_reading *r, struct top_screen *s)
 {
     static const struct {
@@ -333,7 +333,7 @@ static enum top_style state_style(const char *state)
                                              : TOP_BUSY;
 }
 
-/* q: NULL: the headings. */
+/* Draw a request; q NULL: the headings. */
 static void draw_request(const struct top_request *q, const bool chosen[TOP_N_COLUMNS],
                          struct top_screen *s)
 {
@@ -352,7 +352,8 @@ static void draw_request(const struct top_request *q, const bool chosen[TOP_N_CO
     top_screen_end_line(s);
 }
 
-/* As many as fit above the line of keys. The list may have become shorter since the last frame. */
+/* Draw as many requests as fit above the line of keys. The list may have become shorter since the
+ * last frame. */
 static void draw_requests(struct top_view *v, const struct top_reading *r, struct top_screen *s)
 {
     const uint32_t left = s->height - s->row, used = 1 + v->has_keys;

@@ -5,7 +5,7 @@
  * bottom that have no room are left out.
  *
  * Thread: any.
- * Memory: none of its own.
+ * Memory: none.
  */
 #ifndef SERVER_TOP_VIEW_H
 #define SERVER_TOP_VIEW_H
@@ -18,11 +18,12 @@ struct top_screen;
 
 struct top_view {
     const char *url;
-    const char *trouble; /* why there is no newer reading, or only a part of it; "": all is well */
+    const char *trouble; /* reason for which there is no newer reading, or only a part of one; "":
+                          * none */
     bool is_paused;
     bool has_keys;  /* a last line lists the keys */
-    int sort;       /* the order of the list, as top_sort_of() */
-    uint32_t first; /* first request shown; the frame corrects it */
+    int sort;       /* order of the list, a result of top_sort_of() */
+    uint32_t first; /* first request shown; drawing a frame corrects it */
 };
 
 struct top_text {
@@ -35,7 +36,7 @@ struct top_text {
 int top_sort_of(const char *name);
 void top_requests_sort(struct top_reading *r, int sort);
 
-/* A number or a time in few columns: 12.3k, 480 ms, 3h05. Below zero it is unknown: "-". */
+/* Write a number or a time in few columns: 12.3k, 480 ms, 3h05. Negative: unknown, "-". */
 struct top_text top_count(double n); /* at most 5 columns up to 999M */
 struct top_text top_time(double seconds);
 

@@ -75,7 +75,7 @@ static bool add_code(struct literal *l, uint32_t code)
     return true;
 }
 
-/* Appends the character that an escape stands for; *l is behind the backslash. */
+/* Appends the character that an escape stands for; *l is after the backslash. */
 static bool add_escape(struct literal *l)
 {
     static const char from[] = "abfnrtv\\'\"/", to[] = "\a\b\f\n\r\t\v\\'\"/";
@@ -208,7 +208,7 @@ static bool add_literal_list(struct literal *l, char close)
         if (!is_first && !take_char(l, ','))
             return false;
         if (!is_first && take_char(l, close))
-            break; /* a comma behind the last item */
+            break; /* a comma after the last item */
         if (!is_first)
             buf_add_str(l->out, ", ");
         if (!add_literal(l))

@@ -45,8 +45,7 @@ static struct pattern_item *pattern_add(struct call_pattern *p, enum pattern_kin
     return item;
 }
 
-/* Reads the item's text, whose opening quote stands at *line; moves *line behind the closing
- * one. */
+/* Reads the item's text, whose opening quote stands at *line; moves *line past the closing one. */
 static const char *parse_text(struct pattern_item *item, char **line)
 {
     item->text = family_unquote(line, &item->n);
@@ -189,7 +188,7 @@ static size_t skip_pattern_blanks(const char *text, size_t at, size_t n)
     return at;
 }
 
-/* Does `what` stand at text[at..n)? */
+/* Check that `what` stands at text[at..n). */
 static enum pattern_verdict text_at(const char *what, const char *text, size_t at, size_t n)
 {
     const size_t len = strlen(what), left = n - at;
@@ -231,8 +230,8 @@ static bool is_key_char(char c)
     return (unsigned char)c >= 0x20 && strchr("<>{}[]()\"'`,;|\\", c) == NULL;
 }
 
-/* May the next text begin with c? A hole then ends even if the text does not follow, so that of
- * several patterns the wrong one fails. */
+/* True: the next text may begin with c. A hole then ends even if the text does not follow, so that
+ * of several patterns the wrong one fails. */
 static bool is_first(const struct pattern_texts *next, char c)
 {
     for (uint32_t i = 0; i < next->n; i++)

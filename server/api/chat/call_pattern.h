@@ -104,9 +104,9 @@ struct pattern_texts { /* the texts that may come next */
     bool is_open; /* all of them are optional */
 };
 
-/* Lists the texts that may begin item i, or the items behind it if it may be missing, without white
+/* Lists the texts that may begin item i, or the items after it if it may be missing, without white
  * space. A hole with a JSON object is "{". ARGUMENTS are the beginnings of the family's `argument`
- * patterns, and the texts behind. */
+ * patterns, and the texts after it. */
 void pattern_next(const struct family *f, const struct call_pattern *p, uint32_t i,
                   struct pattern_texts *out);
 
@@ -118,7 +118,7 @@ enum pattern_verdict {
 
 struct pattern_found {                         /* offsets into the text */
     size_t name, n_name, id, n_id, key, n_key; /* n 0: not found */
-    size_t end;                                /* offset behind the bytes that were read */
+    size_t end;                                /* offset after the bytes that were read */
     uint32_t item;                             /* item at which it stopped: a hole, or p->n */
 };
 
@@ -127,7 +127,7 @@ enum pattern_verdict pattern_match(const struct family *f, const struct call_pat
                                    uint32_t first, const char *text, size_t at, size_t n,
                                    struct pattern_found *out);
 
-/* Does one of the texts stand at text[at..n)? White space before it is skipped, unless the text
+/* Check for one of the texts at text[at..n). White space before it is skipped, unless the text
  * itself begins with some. */
 enum pattern_verdict pattern_texts_at(const struct pattern_texts *texts, const char *text,
                                       size_t at, size_t n);

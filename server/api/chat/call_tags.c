@@ -93,7 +93,7 @@ static bool take_tag(const struct reading *r, struct piece *p, struct piece *nam
     return take_name(r, p, name) && take_inside(r, p, inside);
 }
 
-/* Does the text consist of tags only, and are all of them items? */
+/* True: the text consists of tags only. *are_items: all of them are items. */
 static bool is_made_of_tags(const struct reading *r, struct piece p, bool *are_items)
 {
     struct piece name, inside;

@@ -23,7 +23,7 @@ int call_tools_create(struct call_tools **out, const struct conversation *chat);
 void call_tools_destroy(struct call_tools **tools);
 size_t call_tools_bytes(const struct call_tools *tools); /* NULL: 0 */
 
-/* Was a function of that name offered? `tools` NULL: not known, so any may be. */
+/* True: a function of that name was offered, or `tools` is NULL (not known). */
 bool call_tools_have(const struct call_tools *tools, const char *name, size_t n);
 
 struct call_traits {  /* how the client is told of a call of a function */

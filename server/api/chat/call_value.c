@@ -39,7 +39,7 @@ static unsigned json_type(const cJSON *v)
                                : ARGUMENT_OBJECT;
 }
 
-/* Is `name` the step text[0..n) of a JSON pointer, in which ~1 is a slash and ~0 a tilde? */
+/* True: `name` is the step text[0..n) of a JSON pointer, in which ~1 is a slash and ~0 a tilde. */
 static bool is_step(const char *name, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++, name++) {
@@ -357,7 +357,7 @@ static bool is_literal_word(const char *text, size_t n, const char *word)
     return strlen(word) == n && memcmp(text, word, n) == 0;
 }
 
-/* Is text[0..n) a number of JSON? *is_whole: it has no fraction. */
+/* True: text[0..n) is a number of JSON. *is_whole: it has no fraction. */
 static bool is_number(const char *text, size_t n, bool *is_whole)
 {
     size_t i = n > 0 && text[0] == '-', digits;
@@ -450,7 +450,7 @@ void call_value_add_text(struct buf *out, const char *text, size_t n, unsigned t
 
 /* ---- ends ---- */
 
-/* Skips a string up to behind the family's closing quote, or to where that quote may begin. */
+/* Skips a string past the family's closing quote, or to where that quote may begin. */
 static bool skip_quoted(struct call_value_scan *s, const char *text, size_t n)
 {
     const char *close = s->family->quotes[1];

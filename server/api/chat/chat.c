@@ -334,7 +334,7 @@ static int create_one(struct chat **out, const struct chat_options *options,
     return 0;
 }
 
-/* Does the model have both "default" and "tool_use", and no setting chooses between them? */
+/* True: the model has both "default" and "tool_use", and no setting chooses between them. */
 static bool has_tool_use(const struct chat_options *options, const struct tokenizer *t)
 {
     return options->template[0] == '\0' && (options->name == NULL || options->name[0] == '\0') &&
@@ -461,7 +461,7 @@ static const char *trimmed(const char *text, size_t *n)
     return text;
 }
 
-/* Cuts the prompt behind the last message's content, so that the model continues that message. */
+/* Cuts the prompt after the last message's content, so that the model continues that message. */
 static int cut_behind_content(const struct params *p, struct buf *out, size_t from,
                               struct api_error *e)
 {

@@ -254,7 +254,7 @@ int chat_caps_probe(struct chat_caps *out, const struct template *t, const char 
 
 /* ---- the family */
 
-/* Returns where the answer begins in the output with a call: behind the part that equals the output
+/* Returns where the answer begins in the output with a call: after the part that equals the output
  * for the question alone, less a tag that this cuts. */
 static size_t find_answer(const struct buf *question, const struct buf *with_call)
 {
@@ -269,7 +269,7 @@ static size_t find_answer(const struct buf *question, const struct buf *with_cal
     return tag > 0 && with_call->data[tag - 1] == '<' ? tag - 1 : n;
 }
 
-/* Are these the probe's arguments? Some templates print them over several lines. */
+/* True: these are the probe's arguments. Some templates print them over several lines. */
 static bool has_value(const struct buf *arguments)
 {
     static const char value[] = ": \"" VALUE "\"";
@@ -281,7 +281,7 @@ static bool has_value(const struct buf *arguments)
     return at[strspn(at, " \n")] == '}';
 }
 
-/* Does the family's parser read the call in the answer? Kimi's templates write its id as its
+/* True: the family's parser reads the call in the answer. Kimi's templates write its id as its
  * name. */
 static bool reads_call(const struct probe *p, const struct family *family, const char *source,
                        size_t at)

@@ -1,7 +1,7 @@
 /* server/api/chat/chat_values.c - builds the template's variables from a parsed chat.
  *
  * messages_of() goes through the conversation once. System messages that the template does not take
- * at their place are held in `before`, or counted behind a user's message, and merged into that
+ * at their place are held in `before`, or counted after a user's message, and merged into that
  * message's content. Everything that a client gave is copied member by member, so templates see
  * fields that Quire does not know; typed fields replace their given versions.
  */
@@ -71,7 +71,7 @@ static bool is_system(const struct source *c, const struct chat_message *m)
            (strcmp(m->role, "developer") == 0 && !c->caps->knows_developer);
 }
 
-/* Counts the system messages behind a user's message that the template does not take there. */
+/* Counts the system messages after a user's message, where the template does not take them. */
 static uint32_t count_behind(const struct source *c, const struct chat_message *m)
 {
     const struct chat_message *end = c->conversation->messages + c->conversation->n_messages;
@@ -94,7 +94,7 @@ static void add_parts(const struct source *c, const struct chat_message *m, stru
 }
 
 /* Makes the list of parts of a message, with the system messages that are merged into it before and
- * behind. */
+ * after its own. */
 static struct value parts_of(const struct source *c, const struct chat_message *m,
                              uint32_t n_behind)
 {

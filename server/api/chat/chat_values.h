@@ -29,20 +29,22 @@ struct chat_tokens {
 
 /* The forms of values that a template accepts; see chat_caps.h. */
 struct chat_caps {
-    bool knows_system;     /* else a system message goes into the user's message behind it */
-    bool late_system;      /* a system message may come behind others; else it goes into the user's
+    bool knows_system;     /* false: a system message is put into the user's message that follows
+                            * it */
+    bool late_system;      /* a system message may follow others; else it goes into the user's
                             * message directly before it, or into the next one */
     bool knows_developer;  /* else that role becomes system */
     bool typed_content;    /* contents are lists of parts, not strings */
     bool string_arguments; /* arguments of calls are JSON text, not objects */
     bool null_content;     /* an empty content beside calls is null, not "" */
     bool full_tools;       /* a tool has a description and parameters, and these have one each */
-    bool no_tools_unset;   /* without tools the variable is undefined, not null */
+    bool no_tools_unset;   /* without tools the template's variable `tools` is undefined, not
+                            * null */
     bool refuses_none;     /* an effort of "none" is left out */
     bool prints_tools, prints_calls;
 };
 
-/* Should the model think? The client's enable_thinking or thinking decides, then Anthropic's
+/* True: the model shall think. The client's enable_thinking or thinking decides, then Anthropic's
  * switch, then the effort (none: no), then the settings; if nothing is set, yes. */
 bool chat_wants_thoughts(const struct params *p);
 

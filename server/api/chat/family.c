@@ -168,7 +168,7 @@ static const char *read_call_line(struct family *f, char *line)
                : "it must have JSON, OBJECT, KEYED or ARGUMENTS";
 }
 
-/* Is the pattern "text" KEY "text" TAGS "text"? */
+/* True: the pattern is "text" KEY "text" TAGS "text". */
 static bool is_tag(const struct call_pattern *p, uint32_t hole)
 {
     return hole == 3 && p->at[0].kind == PATTERN_TEXT && p->at[1].kind == PATTERN_KEY &&
@@ -315,8 +315,8 @@ static const char *check_family(const struct family *f)
     return NULL;
 }
 
-/* Cuts off the next line of the text, without white space at its end; *text moves to the line
- * behind it, NULL: there is none. */
+/* Cuts off the next line of the text, without white space at its end; *text moves to the line after
+ * it; NULL: there is none. */
 static char *next_line(char **text)
 {
     char *line = *text;
@@ -371,7 +371,8 @@ const char *family_header_word(const struct call_pattern *header)
     return blank != NULL ? blank + 1 : text;
 }
 
-/* Are the words equal? A dash equals an underscore, and the case of letters does not matter. */
+/* True: the words are equal. A dash equals an underscore, and the case of letters does not
+ * matter. */
 static bool is_family_word(const char *word, size_t n_word, const char *name, size_t n)
 {
     if (n_word != n)

@@ -75,14 +75,14 @@ struct family {
 struct family *family_create(const char *text, size_t n, char *err, size_t err_len);
 void family_destroy(struct family **f);
 
-/* Is it a name of the family? Upper and lower case are the same. */
+/* True: name[0..n) is a name of the family; case does not matter. */
 bool family_has_name(const struct family *f, const char *name, size_t n);
 
 /* Returns the bytes of the longest line of signs that the template has; 0: it is not of the
  * family. */
 size_t family_signs_in(const struct family *f, const char *chat_template);
 
-/* Does a mark of the family contain `name`? Then a control token of that name must not be hidden
+/* True: a mark of the family contains `name`. Then a control token of that name must not be hidden
  * from the parser. */
 bool family_has_mark(const struct family *f, const char *name, size_t n);
 
@@ -90,7 +90,7 @@ bool family_has_mark(const struct family *f, const char *name, size_t n);
 const char *family_header_word(const struct call_pattern *header);
 
 /* Reads a text in quotes, for patterns too: *line stands on the quote. Resolves escapes in place,
- * appends a NUL and moves *line behind the closing quote. NULL: there is none. */
+ * appends a NUL and moves *line past the closing quote. NULL: there is none. */
 const char *family_unquote(char **line, size_t *n);
 
 /* ---- the built-in families; family_table.c ---- */

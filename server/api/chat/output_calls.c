@@ -93,7 +93,7 @@ struct output_call *output_calls_begin_literal(struct output_parser *s, const ch
 
 /* ---- whole objects ---- */
 
-/* Is this JSON text an object? */
+/* True: this JSON text is an object. */
 static bool is_object(struct output_parser *s, const char *text)
 {
     const char *why = NULL;

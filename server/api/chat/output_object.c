@@ -11,7 +11,7 @@
 
 enum member { MEMBER_OTHER = 0, MEMBER_NAME, MEMBER_ARGUMENTS };
 
-/* Is the call {"NAME": arguments}? */
+/* True: the call is {"NAME": arguments}. */
 static bool is_keyed(const struct output_parser *s)
 {
     const struct call_pattern *p = &s->style.family->calls[s->reader.call];

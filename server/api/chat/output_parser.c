@@ -116,14 +116,14 @@ int output_parser_error(const struct output_parser *s)
 
 /* ---- sorting ---- */
 
-/* Is white space dropped here? A part behind a mark begins with its first letter. */
+/* True: white space is dropped here. A part after a mark begins with its first letter. */
 static bool skips_blanks(const struct output_parser *s)
 {
     return !s->has_begun && !output_parser_is_harmony(s) &&
            (s->part == OUTPUT_THOUGHT || s->has_thought || s->n_calls > 0);
 }
 
-/* Appends to the text. A second text, behind a call or a thought, is separated by an empty line for
+/* Appends to the text. A second text, after a call or a thought, is separated by an empty line for
  * clients that know one text only. */
 static void add_output_text(struct output_parser *s, const char *text, size_t n)
 {
@@ -172,7 +172,7 @@ void output_parser_consume(struct output_parser *s, size_t n)
     s->n_blank = s->n_blank > n ? s->n_blank - n : 0;
 }
 
-/* Does `held`, behind white space, begin with the mark, as far as it goes? */
+/* True: `held`, after white space, begins with the mark, or is a beginning of it. */
 static bool begins_with(struct output_parser *s, const char *mark)
 {
     const size_t len = strlen(mark), i = first_letter(s), left = s->held.len - i;
@@ -180,8 +180,8 @@ static bool begins_with(struct output_parser *s, const char *mark)
     return memcmp(s->held.data + i, mark, left < len ? left : len) == 0;
 }
 
-/* May `held` begin with that mark of a thought? Only the first text of an answer, or the first
- * behind a call, can be a thought, or end one that the prompt has opened. */
+/* True: `held` may begin with that mark of a thought. Only the first text of an answer, or the
+ * first after a call, can be a thought, or end one that the prompt has opened. */
 static bool may_begin_with(struct output_parser *s, const char *mark)
 {
     const bool is_first = !s->has_thought && !s->has_text;
@@ -287,7 +287,7 @@ static size_t next_place(const struct buf *held, size_t at, const char *const *m
     return found != NULL ? (size_t)(found - held->data) : held->len;
 }
 
-/* May held[at] become a longer mark than this one? `held` ends before it is decided. */
+/* True: held[at] may become a longer mark than this one; `held` ends before that is decided. */
 static bool may_be_longer(const struct buf *held, size_t at, const char *const *marks, size_t n,
                           size_t which)
 {
@@ -345,7 +345,7 @@ static size_t without_blanks(const char *text, size_t n)
     return n;
 }
 
-/* Does the answer begin with a call without a mark? Text that may be a mark is treated as one
+/* True: the answer begins with a call without a mark. Text that may be a mark is treated as one
  * first. */
 static bool begins_bare_call(struct output_parser *s)
 {
@@ -369,7 +369,7 @@ static bool begins_bare_call(struct output_parser *s)
 }
 
 /* Finds the function that a header's message is for: "to=functions.NAME", with or without
- * "functions.", before the channel or behind it; n 0: none. */
+ * "functions.", before the channel or after it; n 0: none. */
 static const char *find_recipient(const char *header, size_t len, size_t *n)
 {
     static const char to[] = "to=", prefix[] = "functions.";
@@ -416,8 +416,8 @@ static bool is_hidden(const struct output_parser *s, const char *mark)
     return is_wrap(s, mark);
 }
 
-/* May `held` begin a header? A prompt may end with "<|start|>assistant"; then the answer begins
- * inside a header, with " to=f". */
+/* True: `held` may begin a header. A prompt may end with "<|start|>assistant"; then the answer
+ * begins inside a header, with " to=f". */
 static bool may_begin_header(const struct output_parser *s)
 {
     static const char to[] = "to=";
@@ -481,7 +481,7 @@ static void pass_mark(struct output_parser *s, size_t at, const char *mark)
     }
 }
 
-/* Does the mark at held[at] count? A thought may talk of calls, so inside it the mark of a call
+/* True: the mark at held[at] counts. A thought may talk of calls, so inside it the mark of a call
  * counts only at the beginning of a line. */
 static bool counts_in_thought(const struct output_parser *s, size_t at, const char *mark)
 {

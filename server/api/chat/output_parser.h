@@ -10,7 +10,7 @@
  * written, as JSON in any family. If the text turns out not to be a call before that, it is
  * content, mark included, so no text is lost. Arguments that end early, or continue in a way that
  * the family does not write, stay as they are: their call is not whole. A call inside an open
- * thought ends the thought. Text behind a call or a thought is separated from text before it by an
+ * thought ends the thought. Text after a call or a thought is separated from text before it by an
  * empty line; clients that know blocks get the pieces in the model's order instead. The result does
  * not depend on how the text was cut into tokens.
  *
@@ -48,17 +48,17 @@ struct output_style output_style_of(const struct family *family, const char *cha
 void output_style_find_closing(struct output_style *style, const struct family *thinker,
                                const char *chat_template);
 
-/* Can the parser tell thoughts from text in the model's answers? */
+/* True: the parser can tell thoughts from text in the model's answers. */
 bool output_style_has_thoughts(const struct output_style *style);
 
-/* Is the name part of a mark of the style? Some vocabularies have it as a control token, which the
- * parser must see nevertheless. */
+/* True: `name` is a part of a mark of the style. Some vocabularies have it as a control token,
+ * which the parser must see nevertheless. */
 bool output_parser_is_mark(const struct output_style *style, const char *name, size_t n);
 
-/* Does the rendered prompt end inside reasoning, which the answer then continues? */
+/* True: the rendered prompt ends inside a thought, which the answer then continues. */
 bool output_parser_prompt_thinks(const struct output_style *style, const char *prompt, size_t n);
 
-/* Does the rendered prompt end behind a finished thought? */
+/* True: the rendered prompt ends after a finished thought. */
 bool output_parser_prompt_has_thought(const struct output_style *style, const char *prompt,
                                       size_t n);
 
@@ -90,15 +90,15 @@ struct output_piece { /* a run of text or thought of an answer, or a call */
     size_t at, n;  /* bytes of `text` or `thought`, without the empty line that separates texts */
 };
 
-struct output_reader { /* reads the calls behind one mark; output_reader.c */
+struct output_reader { /* reads the calls after one mark; output_reader.c */
     uint8_t state;
     enum output_part from;   /* the part in which the mark stood: text, or a thought */
     size_t n_mark;           /* bytes of the mark; 0: the answer begins with a call that has none */
     uint32_t call, argument; /* indices of the family's patterns at work */
-    uint32_t n_calls;        /* calls that began behind this mark */
+    uint32_t n_calls;        /* calls that began after this mark */
     size_t at;               /* bytes of `held` that were read or searched */
     struct json_scan scan;
-    uint32_t level;       /* depth of `scan` behind the arguments: 1 inside the call's object */
+    uint32_t level;       /* depth of `scan` after the arguments: 1 inside the call's object */
     bool is_plain;        /* the arguments wait for the whole object */
     size_t object;        /* offset in `held` of the call's object */
     size_t string;        /* offset of the latest name of a member */
@@ -117,7 +117,7 @@ struct output_parser {
     struct output_style style;
     const struct call_tools *tools; /* tools that were offered; NULL: not known */
     bool finds_calls;
-    bool has_forced;             /* only calls come, behind a thought */
+    bool has_forced;             /* only calls come, after a thought */
     bool insists;                /* only calls come, in the family's format */
     uint64_t call_seed;          /* the answer's own; the ids of calls follow from it */
     enum output_part part;       /* the part that the next bytes belong to */
@@ -146,35 +146,35 @@ struct output_parser {
  * answer begins inside a thought. `tools` are borrowed, and may be NULL. */
 void output_parser_init(struct output_parser *s, const struct output_style *style,
                         const struct call_tools *tools, bool finds_calls, bool thinks);
-/* For answers that a constraint forces to be calls, behind a thought if there is one: one call's
+/* For answers that a constraint forces to be calls, after a thought if there is one: one call's
  * arguments, or a list of calls. `name` is the function's, NULL: any; of the model's style only the
  * thoughts are used. */
 void output_parser_init_forced(struct output_parser *s, const char *name,
                                const struct output_style *style, const struct call_tools *tools,
                                bool thinks);
-/* After output_parser_init(): only calls in the family's format come, behind a thought if there is
+/* After output_parser_init(): only calls in the family's format come, after a thought if there is
  * one, so a beginning that is cut is not text. `name` is the function's, NULL: any. */
 void output_parser_insist(struct output_parser *s, const char *name);
 void output_parser_release(struct output_parser *s);
 
 void output_parser_feed(struct output_parser *s, const char *text, size_t n);
-/* The answer has ended: all text that was held back comes out. */
+/* Called when the answer has ended: all text that was held back becomes output. */
 void output_parser_end(struct output_parser *s);
 
-/* Is there anything that was not sent? */
+/* True: there is output that was not sent. */
 bool output_parser_has_more(const struct output_parser *s);
 /* Marks everything so far as sent. */
 void output_parser_clear(struct output_parser *s);
 /* Rebuilds the pieces after the text was changed: the unsent text becomes one piece, and unsent
  * calls follow it. */
 void output_parser_flatten(struct output_parser *s);
-/* Was every call finished? */
+/* True: the model has finished every call. */
 bool output_parser_calls_are_whole(const struct output_parser *s);
 /* Bytes of memory that the parser holds. */
 size_t output_parser_bytes(const struct output_parser *s);
-/* Is the model inside a thought now? */
+/* True: the answer is inside a thought now. */
 bool output_parser_is_thinking(const struct output_parser *s);
-/* The first error, after which text was lost, or 0. */
+/* Return the first error, after which text was lost, or 0. */
 int output_parser_error(const struct output_parser *s);
 
 /* Appends the text of a custom tool's call: the string `input` of its arguments, as far as it was

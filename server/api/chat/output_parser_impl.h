@@ -70,13 +70,13 @@ enum output_verdict output_object_read(struct output_parser *s);
 
 /* Handles text that is neither a call nor the end of calls. */
 enum output_verdict output_reader_fail(struct output_parser *s);
-/* The call's arguments begin at held[at]; drops the bytes before. `level` is the depth behind the
+/* The call's arguments begin at held[at]; drops the bytes before. `level` is the depth after the
  * arguments. */
 void output_reader_begin_arguments(struct output_parser *s, size_t at, uint32_t level);
 /* The call was finished by the byte before held[at]. */
 void output_reader_end_object(struct output_parser *s, size_t at);
-/* May it be a call of this function? If its first mark is missing, the function must have been
- * offered. */
+/* True: it may be a call of this function. If its first mark is missing, the function must have
+ * been offered. */
 bool output_reader_takes(const struct output_parser *s, const char *name, size_t n);
 
 /* ---- output_calls.c ---- */

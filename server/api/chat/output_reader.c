@@ -1,4 +1,4 @@
-/* server/api/chat/output_reader.c - reads the calls behind a mark as they are written.
+/* server/api/chat/output_reader.c - reads the calls after a mark while they are generated.
  *
  * A state machine over `held`, one step per function, driven by the family's patterns (family.h).
  * Bytes stay held until the call's name is known and its arguments begin, because until then they
@@ -20,11 +20,11 @@ enum reader_state {
     READER_BETWEEN,   /* the next call, or the section's end */
     READER_OBJECT,    /* inside the object of a call that is not announced yet */
     READER_JSON,      /* arguments that are a JSON object, copied as they come */
-    READER_BEHIND,    /* behind the arguments: the rest of the call's object is dropped */
+    READER_BEHIND,    /* after the arguments: the rest of the call's object is dropped */
     READER_ARGUMENT,  /* the next single argument, or the call's end */
     READER_TEXT,      /* the argument's value, raw text */
     READER_LITERAL,   /* the argument's value, up to a comma or a bracket */
-    READER_TAIL,      /* behind the arguments, up to the end of the call */
+    READER_TAIL,      /* after the arguments, up to the end of the call */
     READER_BROKEN,    /* the arguments are not JSON: all text up to the mark is theirs */
     READER_SKIP,      /* no more calls: text is dropped up to the mark */
 };
@@ -160,7 +160,7 @@ static enum output_verdict read_to_mark(struct output_parser *s)
 
 /* ---- a call begins ---- */
 
-/* Did the call begin with a real mark, not only behind an optional text that is missing? */
+/* True: the call began with a real mark, not only after an optional text that is missing. */
 static bool is_marked(const struct output_parser *s)
 {
     const struct family *f = family_of(s);
@@ -283,7 +283,7 @@ static enum pattern_verdict read_output_call(struct output_parser *s, size_t at,
     return PATTERN_FAILS;
 }
 
-/* Reads the first call behind the mark. */
+/* Reads the first call after the mark. */
 static enum output_verdict read_calls(struct output_parser *s)
 {
     const struct family *f = family_of(s);
@@ -343,7 +343,7 @@ static enum output_verdict read_between(struct output_parser *s)
     return reader_leave(s);
 }
 
-/* Does the call end at held[at]? */
+/* Match the end of the call at held[at]. */
 static enum pattern_verdict match_tail(const struct output_parser *s, size_t at,
                                        struct pattern_found *found)
 {
@@ -535,7 +535,7 @@ static enum output_verdict read_argument(struct output_parser *s)
         next = pattern_match(f, &f->comma, 0, s->held.data, at, s->held.len, &found);
         at = found.end;
         if (next == PATTERN_FITS && at < s->held.len && match_tail(s, at, &tail) == PATTERN_FITS)
-            return end_arguments(s, tail.end); /* a comma behind the last argument */
+            return end_arguments(s, tail.end); /* a comma after the last argument */
     }
     if (next == PATTERN_FITS)
         next = match_argument(s, at, &found);
@@ -546,7 +546,7 @@ static enum output_verdict read_argument(struct output_parser *s)
                : break_arguments(s);
 }
 
-/* May the value have tags within it? */
+/* True: the value may have tags within it. */
 static bool has_tags(const struct output_parser *s)
 {
     const struct call_pattern *p = argument_pattern_of(s);
@@ -642,8 +642,8 @@ static size_t without_optional(const struct output_parser *s, size_t at)
     return at;
 }
 
-/* Is the closing text at held[at] really the value's end? Another argument or the call's end must
- * follow; else the text is part of the value. */
+/* Check that the closing text at held[at] is the value's end. Another argument or the call's end
+ * must follow; else the text is part of the value. */
 static enum pattern_verdict match_value_end(const struct output_parser *s, size_t at, size_t *end)
 {
     const struct family *f = family_of(s);
@@ -678,9 +678,9 @@ static void grow_string(struct output_parser *s, size_t sure)
     s->reader.at = s->reader.at > sure ? s->reader.at - sure : 0;
 }
 
-/* Is held[at] inside a string of a list or an object, where any text may stand? Only the value of
- * an argument that may have such a type is a list or an object; in others a bracket is just the
- * first character. */
+/* True: held[at] is inside a string of a list or an object, where any text may stand. Only the
+ * value of an argument that may have such a type is a list or an object; in others a bracket is
+ * just the first character. */
 static bool is_in_json_string(struct output_parser *s, size_t at)
 {
     struct output_reader *r = &s->reader;

@@ -315,7 +315,7 @@ static bool pattern_argument(const struct calls_tool *t, const struct call_patte
 
 /* ---- keys ---- */
 
-/* Returns the first byte of the text behind the key, which the key cannot have: it would end
+/* Returns the first byte of the text after the key, which the key cannot have: it would end
  * there. */
 static char end_of_key(const struct call_pattern *p, bool *is_bare)
 {
@@ -348,7 +348,7 @@ static void free_keys(const struct family *f, char out[static 80])
         snprintf(out, 80, "(?!/)[^\\x00-\\x20\\x7f-\\xa0<>&\"\\[\\]{}|%s]{1,64}", ends);
 }
 
-/* Can the parser of answers find the key's end? */
+/* True: the parser of answers can find the key's end. */
 static bool can_be_read(const struct family *f, const char *key)
 {
     static const char ends_bare[] = "<>{}[]()\"'`,;|\\";

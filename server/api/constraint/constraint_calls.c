@@ -156,7 +156,7 @@ static struct grammar_piece item_piece(const struct calls_tool *t, const struct 
     }
 }
 
-/* Is item i one of the texts at which a lazy grammar begins? They complete a trigger as plain
+/* True: item i is one of the texts at which a lazy grammar begins. They complete a trigger as plain
  * texts. */
 static bool is_trigger(const struct family *f, const struct call_pattern *p, uint32_t i)
 {
@@ -276,7 +276,7 @@ static bool is_set(const cJSON *calls, const char *name)
     return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(calls, name));
 }
 
-/* Writes a text of that schema, behind the header of the final channel if the family has
+/* Writes a text of that schema, after the header of the final channel if the family has
  * channels. */
 static struct grammar_piece answer_piece(const struct calls_tool *t, const cJSON *answer)
 {

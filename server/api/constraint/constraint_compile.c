@@ -2,7 +2,7 @@
  * constraint.
  *
  * Each kind of spec is one piece of a single builder, so the request's budget covers parsing,
- * building and probing together. With triggers the grammar is lazy: untriggered text, and behind it
+ * building and probing together. With triggers the grammar is lazy: untriggered text, and after it
  * nothing or the spec's piece (core/grammar/lazy.h). It runs on the thread that parses the
  * request's body, when the constraint is not in the cache.
  */

@@ -39,8 +39,8 @@ static bool wants_thoughts(const struct params *p)
     return chat_wants_thoughts(p) && p->thinking_budget > 0;
 }
 
-/* Must a format without tools stand behind the header of a family's final channel? Not if thinking
- * is off: then the prompt ends with that header. */
+/* Must a format without tools follow the header of a family's final channel? Not if thinking is
+ * off: then the prompt ends with that header. */
 static bool wants_final_channel(const struct params *p, const struct family *f)
 {
     return f != NULL && f->has_channels && (p->form & PARAMS_TURNS) != 0 && wants_thoughts(p) &&
@@ -81,14 +81,14 @@ static void add_tool(cJSON *list, const struct params *p, const struct tool *too
     json_put(list, NULL, it);
 }
 
-/* May a call be of this tool? */
+/* True: a call may be of this tool. */
 static bool is_chosen(const struct params *p, const struct tool *tool)
 {
     return p->tool_choice != TOOL_CHOICE_NONE &&
            (p->tool_choice != TOOL_CHOICE_NAMED || strcmp(tool->name, p->tool_name) == 0);
 }
 
-/* Does the family allow one call only? Llama's templates take one call a turn. */
+/* True: the family allows one call only. Llama's templates take one call a turn. */
 static bool is_single(const struct family *f)
 {
     return f->is_bare && f->section.n == 0 &&
@@ -138,7 +138,7 @@ static void add_words(cJSON *list, const struct family *f)
     }
 }
 
-/* Appends the end of the group of names, and the text behind a name. */
+/* Appends the end of the group of names, and the text after a name. */
 static void add_behind_name(struct buf *b, const struct call_pattern *p)
 {
     uint32_t i = 0;
@@ -188,8 +188,8 @@ static void add_triggers(cJSON *to, const struct params *p, const struct family 
         add_bare_trigger(list, p, f);
 }
 
-/* Can required calls be written in the family's format? Else they are a list of JSON, which has no
- * marks and no limits. */
+/* True: required calls can be written in the family's format. Otherwise they are a list of JSON,
+ * which has no marks and no limits. */
 static bool can_force(const struct params *p, const struct family *f)
 {
     const struct call_pattern *call = f != NULL && f->n_calls > 0 ? &f->calls[0] : NULL;

@@ -7,7 +7,7 @@
  * The call is written as the model's family writes calls (constraint_calls.h).
  *
  * If the client requires a call (tool_choice required, or a function's name), the answer is calls
- * and nothing else, behind a thought if there is one; if thoughts have no marks that are tokens but
+ * and nothing else, after a thought if there is one; if thoughts have no marks that are tokens but
  * stand in a channel, the grammar includes them. In an unknown family, and for functions whose
  * schemas cannot be enforced argument by argument, the calls are a list of JSON objects, as
  * params_force_call() has left it.

@@ -178,7 +178,7 @@ static uint64_t n_known(const struct choice *c)
     return n - request_n_shifts(n, c->max_known, c->n_discard) * c->n_discard;
 }
 
-/* Was the context shifted, or did its end also end the text? */
+/* True: the context was shifted, or the answer ended because the context was full. */
 static bool is_truncated(const struct response_writer *a, const struct choice *c)
 {
     return c->prompt->ids.n + c->n_tokens > c->max_known ||

@@ -132,7 +132,7 @@ void embedding_add(struct response_writer *a, uint32_t i, struct buf *out)
     embedding_add_numbers(a, x, n, out);
 }
 
-/* Cut and scale each vector, and move them so that they lie one behind the other. */
+/* Cut and scale each vector, and move them together, so that there are no gaps between them. */
 static const float *pack(struct response_writer *a, uint32_t i)
 {
     struct prompt *prompt = a->choices[i].prompt;

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Does the model see tools of this type? */
+/* True: the model sees tools of this type. */
 static bool is_taken(const char *type)
 {
     static const char *const taken[] = {"function", "custom", "namespace", "tool_search"};

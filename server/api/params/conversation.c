@@ -27,8 +27,8 @@ void conversation_release(struct conversation *c)
     *c = (struct conversation){0};
 }
 
-/* Make room for one more item behind n. Capacities are powers of two, so n alone says when the
- * array is full. */
+/* Make room for one more item after n. Capacities are powers of two, so n alone says when the array
+ * is full. */
 static void *grown(void *items, uint32_t n, size_t size)
 {
     if (n > 0 && (n & (n - 1)) != 0)

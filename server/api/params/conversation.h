@@ -51,7 +51,7 @@ struct tool {
     uint32_t n_space;    /* bytes of the namespace, before the name's dot; 0: no namespace */
     const char *pattern; /* a regular expression that a custom tool's text matches, or NULL */
     const char *pattern_field; /* the pattern's path in the body */
-    const char *lark;          /* the Lark grammar behind `pattern`, or NULL */
+    const char *lark;          /* the Lark grammar from which `pattern` was made, or NULL */
     const cJSON *shown;        /* the parameters that the template sees; NULL: `parameters` */
     bool is_hidden;            /* the model does not see it, and cannot call it */
 };

@@ -26,7 +26,7 @@ int field_seed(const cJSON *v, const char *name, uint64_t *out, struct api_error
 int field_ids(const cJSON *v, const char *name, int32_t n_vocab, uint32_t max, int32_t *ids,
               uint32_t *n, struct api_error *e);
 
-/* Is the value a whole number in min..max? */
+/* True: the value is an integer in min..max. */
 bool field_is_int(const cJSON *v, double min, double max);
 
 /* Find the last member of that name. NULL: there is none, or it is a JSON null. */

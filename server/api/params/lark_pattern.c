@@ -35,7 +35,7 @@ struct rule {
 };
 
 struct lark {
-    const char *at; /* the next byte to read, behind `token` */
+    const char *at; /* the next byte to read, after `token` */
     struct token token;
     struct rule rules[MAX_RULES];
     uint32_t n_rules, depth;
@@ -163,7 +163,7 @@ static void need_mark(struct lark *l, const char *mark)
 
 /* ---- rules ---- */
 
-/* Skip NAME: or NAME.PRIORITY: and return true, with the cursor behind the colon; else leave the
+/* Skip NAME: or NAME.PRIORITY: and return true, with the cursor after the colon; else leave the
  * cursor where it was. */
 static bool skip_head(struct lark *l)
 {
@@ -182,7 +182,7 @@ static bool skip_head(struct lark *l)
     return false;
 }
 
-/* Does the token begin another rule or a directive? */
+/* True: the token begins another rule or a directive. */
 static bool begins_statement(struct lark *l)
 {
     const char *at = l->at;
@@ -359,8 +359,7 @@ static void add_rule_name(struct lark *l, const struct token *name)
         fail(l, "the rule '%.*s' is not defined", (int)name->n, name->at);
 }
 
-/* Append one part of a sequence without its repetition; the next token is then the one behind
- * it. */
+/* Append one part of a sequence without its repetition; the next token is then the one after it. */
 static void add_atom(struct lark *l)
 {
     const struct token t = l->token;

@@ -111,7 +111,7 @@ struct resume_spec { /* an earlier answer that the request continues */
     char id[PARAMS_MAX_ANSWER_ID + 1]; /* "": the answer gets a new id */
     int64_t created;                   /* Unix seconds, 0: now */
     /* is_restored: an earlier process had begun the request. With has_past the first n_past tokens
-     * are those of the body; the tokens behind them are sent to the client again. */
+     * are those of the body; the tokens after them are sent to the client again. */
     bool is_restored, has_past;
     uint32_t n_past;
     uint32_t finish; /* enum finish, if `tokens` is the whole answer; else FINISH_NONE */
@@ -179,7 +179,8 @@ struct params {
                            * fit; 0 = no prompt is cut */
     bool cuts_end;        /* cut prompts lose their end, not their beginning */
     int32_t n_keep;       /* context shift: the first tokens, which stay; -1: the prompt */
-    uint32_t n_discard;   /* context shift: tokens behind them that go; 0: half of the rest */
+    uint32_t n_discard;   /* context shift: tokens after the kept ones that are discarded; 0: half
+                           * of the rest */
     bool ends_with_context; /* the context is not shifted */
     uint32_t max_context; /* tokens of prompt and answer; 0 = as many as there is room for */
     bool drops_messages;  /* a conversation that is too long loses its oldest messages */
@@ -263,7 +264,7 @@ struct params_limits {
 void params_set_defaults(struct params *p, enum params_form form,
                          const struct sampling_defaults *defaults);
 
-/* Is the prompt a conversation? The prompt of an embedding may be one, too. */
+/* True: the prompt is a conversation, as that of an embedding may be. */
 bool params_has_turns(const struct params *p);
 
 /* Parse the body, an object. 0, or a negative ERR_* with *e filled. params_release() in both
@@ -285,10 +286,10 @@ cJSON *params_tool_schema(const struct tool *tool);
  * calls? */
 bool params_has_answer_format(const struct params *p);
 
-/* Does an item of Responses' input refer to a kept one? */
+/* True: an item of Responses' input refers to a kept item. */
 bool params_is_reference(const cJSON *item);
 
-/* Is it a name of the model: its own, an alias, or either with Ollama's tag ":latest"? */
+/* True: it is a name of the model: its own, an alias, or either with Ollama's tag ":latest". */
 bool params_is_model(const char *own, const char *aliases, const char *name);
 
 /* The i-th prompt of any form but PARAMS_TURNS and PAIRS: a string, an array of ids (and strings)

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Take `name` if an adapter has it. As for models, Ollama's clients may put ":latest" behind it. */
+/* Take `name` if an adapter has it. As for models, Ollama's clients may append ":latest" to it. */
 bool params_take_adapter(const struct field_args *a, const char *name)
 {
     char bare[NAME_LIST_MAX_BARE];

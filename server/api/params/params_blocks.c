@@ -343,7 +343,7 @@ static int take_tool_result(const struct field_args *a, const struct field_path 
 }
 
 /* Claude Code sends a line about billing with a number of its conversation. It tells a model
- * nothing, and conversations could share no prefix behind it. */
+ * nothing, and conversations could share no prefix after it. */
 static bool is_billing_line(const char *text)
 {
     static const char begin[] = "x-anthropic-billing-header:";

@@ -63,7 +63,7 @@ static int take_message(const struct field_args *a, const struct field_path *p, 
         i++;
     if (role == NULL || i == 4)
         return field_refuse(p, "role", "user, assistant, system or developer");
-    /* An assistant's message behind its reasoning item goes into the same message. */
+    /* An assistant's message that follows its reasoning item is added to the same message. */
     if (i != 1 || last == NULL || last->reasoning == NULL || last->has_content || last->n_calls > 0)
         if (params_add_message(a, roles[i]) < 0)
             return ERR_INVAL;

@@ -16,7 +16,7 @@
 
 /* ---- prompts ---- */
 
-/* Is the element a token id or a text? */
+/* True: the element is a token id or a text. */
 static bool is_part(const struct field_args *a, const cJSON *v)
 {
     return cJSON_IsString(v) || field_is_int(v, 0, a->limits->n_vocab - 1);

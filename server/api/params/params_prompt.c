@@ -2,7 +2,7 @@
  * have.
  *
  * The order of params_fields.inc matters for one of them: `best_of` is compared with `n`, so its
- * row stands behind those of `n`.
+ * row follows those of `n`.
  */
 #include "server/api/params/params_impl.h"
 

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#define MAX_REQUEST_ID 38 /* a UUID and more, behind the longest prefix, "chatcmpl-" */
+#define MAX_REQUEST_ID 38 /* a UUID and more, after the longest prefix, "chatcmpl-" */
 
 int params_parse_resumable(const struct field_args *a)
 {
@@ -49,7 +49,7 @@ static bool is_answer_id(const char *id)
                '\0';
 }
 
-/* The answer's id is its prefix, such as chatcmpl-, with this behind it. */
+/* The answer's id is a prefix, such as chatcmpl-, followed by this. */
 int params_parse_request_id(const struct field_args *a)
 {
     if (!cJSON_IsString(a->v) || strlen(a->v->valuestring) > MAX_REQUEST_ID ||

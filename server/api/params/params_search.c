@@ -95,7 +95,7 @@ int params_tell_found(const struct field_args *a, uint32_t first)
 
 /* ---- deferred tools ---- */
 
-/* Are both tools in one namespace? */
+/* True: both tools are in one namespace. */
 static bool share_space(const struct tool *a, const struct tool *b)
 {
     return a->n_space > 0 && a->n_space == b->n_space && memcmp(a->name, b->name, a->n_space) == 0;

@@ -240,7 +240,7 @@ static int move_references(cJSON *v, const char *where)
     return 0;
 }
 
-/* Does the list have "object", or is there no list? */
+/* True: the list has "object", or there is no list. */
 static bool may_be_object(const cJSON *type)
 {
     const cJSON *it;

@@ -149,7 +149,7 @@ int params_parse_allowed_token_ids(const struct field_args *a)
     return 0;
 }
 
-/* Append the word's tokens behind their number, before the 0 that ends the list. */
+/* Append the number of the word's tokens and then the tokens, before the 0 that ends the list. */
 static int add_bad_ids(const struct field_args *a, const char *text)
 {
     struct token_list list = {0};
@@ -170,7 +170,7 @@ static int add_bad_ids(const struct field_args *a, const char *text)
     return rc;
 }
 
-/* Add a word as it is at the beginning of a text, and as it is behind another word. */
+/* Add a word as it is at the beginning of a text, and as it is after another word. */
 static int add_bad_word(const struct field_args *a, const char *word)
 {
     const size_t n = strlen(word);

@@ -27,17 +27,19 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     struct token_list ids;
     bool is_text;       /* the prompt was given as a string */
     bool has_added_bos; /* ids[0] was added, not sent by the client */
-    bool at_start;      /* no text in it: the completion begins the text */
+    bool at_start;      /* the prompt has no text: the completion begins the text */
     float *pooled;      /* [n_embd] of an embedding; the engine's until the request ends */
     uint32_t n_pooled;  /* vectors; with is_each, or if several, one for each token */
     bool is_each;
-    float *labels;      /* [n_labels] of the classifier, behind the vectors; NULL: not asked for */
+    float *labels;      /* [n_labels] outputs of the classifier, in memory after the vectors; NULL:
+                         * not asked for */
     uint32_t second_at; /* index of the second of two texts, or 0 */
     uint64_t pooled_bytes; /* bytes of vectors and labels */
     bool thinks;        /* a chat's prompt ends inside a thought */
     struct thought thought; /* the thought with which its requests begin */
     uint64_t hash;      /* hash of the ids */
-    uint32_t twin;      /* index of the first prompt with the same ids; may be its own */
+    uint32_t twin;      /* index of the first prompt with the same ids; its own if there is none
+                         * before */
     struct buf scores;  /* prompt_logprobs, "null,{…}": made by the first choice for all of them */
 };
 
@@ -47,7 +49,7 @@ struct choice_rules { /* shared by all choices of a request */
     const struct output_style *style; /* style of a chat; NULL: the text is not parsed */
     const struct call_tools *tools;   /* tools that were offered, or NULL */
     bool finds_calls;                 /* tools were offered */
-    bool has_forced_call;             /* only a call may come, behind a thought */
+    bool has_forced_call;             /* only a call may come, after a thought */
     bool insists;                     /* only a call in the family's format may come */
     const char *forced_name;          /* name of the function, NULL: any */
     bool has_one_call;                /* the first call ends the text */
@@ -57,8 +59,9 @@ struct choice_rules { /* shared by all choices of a request */
     bool includes_stop, shows_special;
     const int32_t *preserved;         /* [n_preserved] control tokens that are text */
     uint32_t n_preserved;
-    bool keeps_tokens;                /* for the slot, a receipt or a resumable stream */
-    bool keeps_slot;                  /* the slot gets them at the end */
+    bool keeps_tokens;                /* token ids are kept, for the slot, a receipt or a resumable
+                                       * stream */
+    bool keeps_slot;                  /* the slot gets the token ids at the end */
     uint32_t slot;                    /* slot of the first choice */
     bool skips_thoughts;              /* no log-probabilities of thoughts */
     bool has_shares, tokens_as_ids;   /* numbers are probabilities; tokens are named by ids */
@@ -67,14 +70,14 @@ struct choice_rules { /* shared by all choices of a request */
     uint32_t n_top;          /* alternatives of each token, with wants_logprobs */
     bool wants_prompt_scores;
     uint32_t n_prompt_top;   /* alternatives of each prompt token, with wants_prompt_scores */
-    uint32_t min_tokens; /* stop strings count from this token on */
+    uint32_t min_tokens; /* stop strings are ignored until so many tokens were generated */
 };
 
 struct choice {
     uint32_t index;
     uint64_t id; /* id of its request; 0 before the post and after the end */
-    bool is_cancelled;          /* the engine has been told */
-    bool is_thought_ended;      /* the engine has been told that the client ended the thought */
+    bool is_cancelled;          /* queue_cancel() was called */
+    bool is_thought_ended;      /* queue_end_thought() was called */
     uint64_t seed;              /* the choice's own seed */
     uint64_t first_us, last_us; /* when its first and its latest token came */
     uint32_t max_known, n_discard; /* as in its request */
@@ -83,7 +86,7 @@ struct choice {
     struct detok detok, echo_detok;
     struct stop stop;
     struct indent indent;
-    struct buf text;          /* decided, not sent yet; a chat's text is in `output` */
+    struct buf text;          /* final text that was not sent yet; a chat's text is in `output` */
     struct output_parser output; /* chat only */
     struct logprobs logprobs; /* not sent yet */
     struct buf entries;       /* log-probabilities of chats, "{…},{…}" */
@@ -93,10 +96,11 @@ struct choice {
     uint32_t n_scores_due; /* prompt tokens without a score: output waits for them */
     uint32_t n_tokens, n_thinking; /* generated tokens; those inside thoughts */
     uint32_t n_predicted; /* accepted tokens of the prediction */
-    double sum_logprob;            /* sum of the generated tokens', if the engine computes them */
+    double sum_logprob;            /* sum of the log-probabilities of generated tokens, if the
+                                    * engine computes them */
     bool has_opened;               /* its first frame was sent */
     bool has_new_line;             /* the generated text has a line end */
-    bool has_run_out; /* time or indented lines ran out: the text ends, cut */
+    bool has_run_out; /* the time is over, or a line is not indented enough: the text is cut here */
     bool has_open_thought; /* a thought is open in the content, if thoughts are written there */
     bool has_progress;     /* prompt tokens were computed since the last frame */
     uint32_t n_cached, n_computed; /* prompt tokens, by the latest progress event */
@@ -133,7 +137,7 @@ bool choice_token(struct choice *c, const struct event *e, struct buf *scratch);
 /* Ends the choice: text that was held back becomes output. */
 void choice_end(struct choice *c, enum finish finish, struct buf *scratch);
 
-/* Is there output that a frame should carry now? */
+/* True: there is output that a frame should carry now. */
 bool choice_has_output(const struct choice *c);
 
 /* Forgets the output so far, which was sent. */
@@ -142,7 +146,7 @@ void choice_clear(struct choice *c);
 /* Returns "length", "stop" and so on, or NULL before the end. */
 const char *choice_finish_name(const struct choice *c);
 
-/* The first error of any buffer: the answer would be incomplete. */
+/* Return the first error of any buffer, with which the answer would be incomplete; 0: none. */
 int choice_error(const struct choice *c);
 
 #endif

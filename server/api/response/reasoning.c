@@ -1,7 +1,7 @@
 /* server/api/response/reasoning.c - moves thoughts into the content, or drops them.
  *
  * The parser appends thoughts and content to separate buffers. This runs after each feed, so the
- * new part of the content is the bytes behind offset n: they are cut off, the thought is written
+ * new part of the content is the bytes from offset n on: they are cut off, the thought is written
  * between "<think>" marks, and they are appended again. The pieces are then rebuilt as one text.
  */
 #include "server/api/response/reasoning.h"

@@ -102,7 +102,7 @@ int response_init(struct response_writer *a, const struct wire_format *wire_form
                   const char *model, struct choice *choices, uint32_t n_choices);
 /* Draws an id as response_init() does. */
 void response_draw_id(const struct wire_format *wire_format, char *out, size_t size);
-/* Sets the id before the answer begins: request_id behind the format's prefix, cut to fit. */
+/* Sets the id before the answer begins: the format's prefix and request_id, cut to fit. */
 int response_set_request_id(struct response_writer *a, const char *request_id);
 /* Gives the answer the identity of the one that it resumes; "" and 0 change nothing. 0 or ERR_*. */
 int response_set_identity(struct response_writer *a, const char *id, int64_t created);
@@ -152,7 +152,7 @@ void ollama_error(const struct api_error *e, struct buf *out);
 
 /* Appends OpenAI's {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":…,"choices":[ */
 void response_add_head(const struct response_writer *a, const char *object, struct buf *out);
-/* Appends the end of a frame, behind its choices. */
+/* Appends the end of a frame, after its choices. */
 void response_end_choices(const struct response_writer *a, struct buf *out);
 /* Appends ,"timings":{…} as llama-server has them. */
 void response_add_rates(struct buf *out, const struct choice *c);
