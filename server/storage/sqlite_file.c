@@ -93,13 +93,11 @@ static void row_hash(sqlite3_context *ctx, int n, sqlite3_value **values)
     sqlite3_result_int64(ctx, hash_values(n, values));
 }
 
-/* True for a row without a hash if its first value is not NULL, as it is when SQLite reads a page
- * of zeros as a row. */
+/* Every row has a hash, so a value in its place, or none, is damage. */
 static void row_whole(sqlite3_context *ctx, int n, sqlite3_value **values)
 {
-    const bool is_whole = sqlite3_value_type(values[0]) == SQLITE_NULL
-                              ? sqlite3_value_type(values[1]) != SQLITE_NULL
-                              : sqlite3_value_int64(values[0]) == hash_values(n - 1, values + 1);
+    const bool is_whole = sqlite3_value_type(values[0]) == SQLITE_INTEGER &&
+                          sqlite3_value_int64(values[0]) == hash_values(n - 1, values + 1);
     bool *is_bad = sqlite3_user_data(ctx);
 
     sqlite3_result_int(ctx, is_whole);
@@ -109,6 +107,18 @@ static void row_whole(sqlite3_context *ctx, int n, sqlite3_value **values)
         sqlite3_result_error(ctx, "a row is damaged", -1);
         sqlite3_result_error_code(ctx, SQLITE_CORRUPT);
     }
+}
+
+/* For rows of the version before, which have no hash: a page of zeros is taken for rows of NULLs.
+ */
+static void row_begins(sqlite3_context *ctx, int n, sqlite3_value **values)
+{
+    const bool begins = sqlite3_value_type(values[0]) != SQLITE_NULL;
+    bool *is_bad = sqlite3_user_data(ctx);
+
+    (void)n;
+    *is_bad = *is_bad || !begins;
+    sqlite3_result_int(ctx, begins);
 }
 
 int sqlite_file_set_up(sqlite3 *db, bool *is_bad)
@@ -124,6 +134,8 @@ int sqlite_file_set_up(sqlite3 *db, bool *is_bad)
     rc = sqlite3_create_function(db, "row_hash", -1, flags, NULL, row_hash, NULL, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_create_function(db, "row_whole", -1, flags, is_bad, row_whole, NULL, NULL);
+    if (rc == SQLITE_OK && is_bad != NULL)
+        rc = sqlite3_create_function(db, "row_begins", -1, flags, is_bad, row_begins, NULL, NULL);
     return rc == SQLITE_OK ? sqlite_file_run(db, NULL, "PRAGMA locking_mode=EXCLUSIVE") : rc;
 }
 
@@ -171,9 +183,10 @@ static int say_database(struct opening *o)
     }
     if (sqlite_file_is_damage(o->db) && (o->id == o->form->application_id || is_ours(o)))
         return say_damaged(o);
-    if (rc == SQLITE_ERROR)
-        snprintf(o->err, o->err_len, "'%s' is no database of %s: %s", o->path, o->form->what,
-                 sqlite3_errmsg(o->db));
+    if (rc == SQLITE_ERROR || rc == SQLITE_NOTADB)
+        snprintf(o->err, o->err_len,
+                 "'%s' is not a database of %s: %s; move it away to begin with an empty one",
+                 o->path, o->form->what, sqlite3_errmsg(o->db));
     else
         snprintf(o->err, o->err_len, "'%s' cannot be used: %s", o->path, sqlite3_errmsg(o->db));
     if (rc == SQLITE_FULL || sqlite3_extended_errcode(o->db) == SQLITE_IOERR_WRITE)
@@ -228,7 +241,8 @@ static int check_content(struct opening *o)
     return n != 0 ? say_damaged(o) : 0;
 }
 
-/* Create the tables, or add their missing columns, in one transaction, which takes the lock. A file
+/* Create the tables, or add hashes to those of the version before, in one transaction, which takes
+ * the lock. A file
  * of this version is not changed, so that it can be opened on a full disk. */
 static int make_tables(struct opening *o)
 {
@@ -241,10 +255,12 @@ static int make_tables(struct opening *o)
         rc = sqlite_file_run(o->db, NULL, "ALTER TABLE %w ADD COLUMN hash INTEGER",
                              f->tables[i].name); /* SQLITE_ERROR: the table does not exist yet */
     if (rc == SQLITE_OK || rc == SQLITE_ERROR)
-        rc =
-            sqlite_file_run(o->db, NULL, "%sPRAGMA application_id=%u;PRAGMA user_version=%u;COMMIT",
-                            f->schema, f->application_id, f->version);
-    return rc;
+        rc = sqlite_file_run(o->db, NULL, "%sPRAGMA application_id=%u;PRAGMA user_version=%u",
+                             f->schema, f->application_id, f->version);
+    for (uint32_t i = 0; rc == SQLITE_OK && i < f->n_tables; i++)
+        rc = sqlite_file_run(o->db, NULL, "UPDATE %w SET hash=row_hash(%s)", f->tables[i].name,
+                             f->tables[i].columns);
+    return rc == SQLITE_OK ? sqlite_file_run(o->db, NULL, "COMMIT") : rc;
 }
 
 /* Builds of the version before keep checksums in 8 reserved bytes of each page, and would take the
@@ -295,9 +311,12 @@ static int open_database(struct opening *o)
         return snprintf(o->err, o->err_len, "no memory for '%s'", o->path), ERR_NOMEM;
     if (rc == SQLITE_OK)
         rc = sqlite_file_set_up(o->db, NULL);
+    sqlite3_db_config(o->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL); /* it may be refused */
     rc = rc == SQLITE_OK ? check_database(o) : say_database(o);
     if (rc == 0)
         rc = check_content(o);
+    if (rc == 0)
+        sqlite3_db_config(o->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
     return rc == 0 ? make_database(o) : rc;
 }
 

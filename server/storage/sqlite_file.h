@@ -6,8 +6,8 @@
  * statement names it. The view whole_TABLE has the columns of TABLE and `is_whole`: selecting that
  * of a row which does not match its hash is SQLITE_CORRUPT, and so is an UPDATE of such a row.
  * is_whole must be a column of the result: in a WHERE clause SQLite would replace columns by the
- * constants with which they are compared. Rows that the previous version wrote have no hash and are
- * not checked.
+ * constants with which they are compared. Rows of the previous version get their hash when the file
+ * is opened by this one.
  *
  * An opening checks pages, indexes and rows of a file up to SQLITE_FILE_CHECKED bytes. In a larger
  * file the call that reads a damaged page or row fails, and the next opening recovers the file. Of
@@ -82,7 +82,8 @@ int sqlite_file_run(struct sqlite3 *db, int64_t *n, const char *format, ...);
 
 /* Set up a connection that has read nothing yet, with the functions row_hash(values...) and
  * row_whole(hash, values...); for a row that is not whole the latter fails or, with is_bad, is
- * false and sets *is_bad. */
+ * false and sets *is_bad. With is_bad there is row_begins(values...) too: its first value is not
+ * NULL, else it is false and sets *is_bad. */
 int sqlite_file_set_up(struct sqlite3 *db, bool *is_bad);
 
 #endif

@@ -44,9 +44,8 @@ static const char begin[] = "PRAGMA journal_mode=MEMORY;"
                             "CREATE TEMP TABLE damage(is_unknown);"
                             "%s";
 
-static const char copy[] =
-    "INSERT OR IGNORE INTO main.%w(%s,hash,%s) SELECT %s,%s,%s FROM damaged.%w"
-    " WHERE %s BETWEEN ?1 AND ?2 AND row_whole(%s,%s) LIMIT ?3";
+static const char copy[] = "INSERT OR IGNORE INTO main.%w(%s,hash,%s) SELECT %s,row_hash(%s),%s"
+                           " FROM damaged.%w WHERE %s BETWEEN ?1 AND ?2 AND %s%s) LIMIT ?3";
 
 /* ---- rows ---- */
 
@@ -75,16 +74,33 @@ static int copy_range(struct recovery *r, int64_t low, int64_t high, bool is_up)
                            : copy_range(r, is_up ? middle + 1 : low, is_up ? high : middle, is_up);
 }
 
-/* Prepare the statement that copies a range; hash is the column, or "NULL" in a file of the version
- * before. */
-static int prepare_copy(struct recovery *r, const struct sqlite_table *t, const char *hash)
+/* Prepare the statement that copies a range. `is_good` says which rows: "row_whole(hash,", or
+ * "row_begins(" for a file of the version before, whose rows get their hash here. */
+static int prepare_copy(struct recovery *r, const struct sqlite_table *t, const char *is_good)
 {
-    char *sql = sqlite3_mprintf(copy, t->name, t->columns, t->key, t->columns, hash, t->key,
-                                t->name, t->key, hash, t->columns);
+    char *sql = sqlite3_mprintf(copy, t->name, t->columns, t->key, t->columns, t->columns, t->key,
+                                t->name, t->key, is_good, t->columns);
     const int rc = sql != NULL ? sqlite3_prepare_v2(r->db, sql, -1, &r->copy, NULL) : SQLITE_NOMEM;
 
     sqlite3_free(sql);
     return rc;
+}
+
+/* True: rows may be missing from the copy although no statement failed, since SQLite finds a fault
+ * in the damaged table, or since it has another number of rows. */
+static bool lacks_rows(struct recovery *r, const struct sqlite_table *t)
+{
+    int64_t n = 0;
+
+    return sqlite_file_run(r->db, &n,
+                           "SELECT (SELECT count(*) FROM damaged.%w NOT INDEXED)-"
+                           "(SELECT count(*) FROM main.%w)",
+                           t->name, t->name) != SQLITE_OK ||
+           n != 0 ||
+           sqlite_file_run(r->db, &n,
+                           "SELECT integrity_check<>'ok' FROM pragma_integrity_check(%Q,'damaged')",
+                           t->name) != SQLITE_OK ||
+           n != 0;
 }
 
 /* Copy all rows, range by range, each twice as long as all before it: where the end of the table is
@@ -94,7 +110,8 @@ static int copy_table(struct recovery *r, const struct sqlite_table *t)
     int rc = SQLITE_OK;
 
     r->is_unique = strcmp(t->key, "rowid") == 0;
-    r->is_bad = prepare_copy(r, t, "hash") != SQLITE_OK && prepare_copy(r, t, "NULL") != SQLITE_OK;
+    r->is_bad = prepare_copy(r, t, "row_whole(hash,") != SQLITE_OK &&
+                prepare_copy(r, t, "row_begins(") != SQLITE_OK;
     for (int64_t low = 0, high = 0; r->copy != NULL && rc == SQLITE_OK && high < INT64_MAX / 2;
          low = high + 1, high += low) {
         r->n_failures = 0;
@@ -106,8 +123,10 @@ static int copy_table(struct recovery *r, const struct sqlite_table *t)
     }
     sqlite3_finalize(r->copy);
     r->copy = NULL;
-    if (rc == SQLITE_OK &&
-        (t->lost == NULL || sqlite_file_run(r->db, NULL, "INSERT OR IGNORE INTO lost %s", t->lost)))
+    if (rc == SQLITE_OK && t->lost == NULL)
+        r->is_unknown = r->is_unknown || r->is_bad || lacks_rows(r, t);
+    else if (rc == SQLITE_OK &&
+             sqlite_file_run(r->db, NULL, "INSERT OR IGNORE INTO lost %s", t->lost) != SQLITE_OK)
         r->is_unknown = r->is_unknown || r->is_bad;
     return rc;
 }

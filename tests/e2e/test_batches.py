@@ -12,6 +12,7 @@ import time
 import jsonschema
 import pytest
 
+import damage
 import pages
 from batch_calls import answers, content, create, form, line, look, upload, wait_for, wait_over
 from damage import hurt
@@ -388,9 +389,7 @@ def test_stopped_and_started(tmp_path):
 
 
 def change(folder, sql, *args):
-    with sqlite3.connect(folder / "batches.db") as db:
-        db.execute(sql, args)
-    db.close()
+    damage.change(folder / "batches.db", sql, args)
 
 
 def interrupted(folder, n=60):
@@ -404,7 +403,7 @@ def interrupted(folder, n=60):
 
 def test_expired(tmp_path):
     b = interrupted(tmp_path)
-    change(tmp_path, "UPDATE batch SET hash=NULL, expires=?", int(time.time()) - 1)
+    change(tmp_path, "UPDATE batch SET expires=?", int(time.time()) - 1)
     s = Server("--batch-dir", str(tmp_path))
     b = wait_over(s, b)
     counts = b["request_counts"]
@@ -442,16 +441,16 @@ def test_old_files_go(tmp_path):
     old, b = upload(s, b"x").json["id"], create(s, prompts(1))
     wait_over(s, b)
     assert s.stop() == 0
-    change(tmp_path, "UPDATE file SET hash=NULL, expires=1 WHERE id=?", old)
+    change(tmp_path, "UPDATE file SET expires=1 WHERE id=?", old)
     s = Server("--batch-dir", str(tmp_path), "--batch-days", "1")
     assert s.get(f"/v1/files/{old}").status == 404 and not (tmp_path / old).exists()
     assert s.get(f"/v1/files/{b['input_file_id']}").status == 200
     assert s.stop() == 0
-    change(tmp_path, "UPDATE batch SET hash=NULL, created=1")  # its days begin at its end
+    change(tmp_path, "UPDATE batch SET created=1")  # its days begin at its end
     s = Server("--batch-dir", str(tmp_path), "--batch-days", "1")
     assert s.get(f"/v1/batches/{b['id']}").status == 200
     assert s.stop() == 0
-    change(tmp_path, "UPDATE batch SET hash=NULL, completed=1")
+    change(tmp_path, "UPDATE batch SET completed=1")
     s = Server("--batch-dir", str(tmp_path), "--batch-days", "1")
     assert s.get(f"/v1/batches/{b['id']}").status == 404
     assert s.stop() == 0

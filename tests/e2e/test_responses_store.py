@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+import damage
 import pages
 from damage import hurt
 from quire import Server, in_threads, make_key, serve_in_vain
@@ -347,8 +348,7 @@ def test_the_oldest_go_first(tmp_path):
     assert found[-1] == 200 and found[0] == 404 and found == sorted(found, reverse=True)
     assert s.stop() == 0
     assert os.stat(tmp_path / "r.db").st_size < 2 << 20
-    with connect(tmp_path / "r.db") as db:
-        db.execute("UPDATE response SET created = created - 86400 * 2, hash = NULL")
+    damage.change(tmp_path / "r.db", "UPDATE response SET created = created - 86400 * 2")
     s = Server("--responses-db", str(tmp_path / "r.db"), "--responses-days", "1")
     assert get(s, names[-1]).status == 404
     assert s.stop() == 0
