@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-#define ROOT_KEEP 0.99749686716          /* the square root of 0.995: 200 steps */
-#define ROOT_KEEP_DRIFTING 0.94868329805 /* the square root of 0.9: 10 steps */
+#define ROOT_KEEP 0.99749686716          /* sqrt(0.995): old information loses 0.5 % a step */
+#define ROOT_KEEP_DRIFTING 0.94868329805 /* sqrt(0.9): while errors drift, 10 % a step */
 #define DRIFT 0.7         /* |mean error| above this share of mean |error|: all of one sign */
 #define USELESS 0.5       /* above this usual error M fades along all features */
 #define CLIP 3.0          /* an error counts up to so many times the usual one */

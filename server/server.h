@@ -38,7 +38,7 @@ void server_set_model(struct server *s, uint32_t i, const struct server_model *m
 
 /* Attach model i's queue: its calls begin, once requests are accepted. */
 void server_attach(struct server *s, uint32_t i, struct queue *q);
-/* All models that are loaded at the start are attached: accept requests. */
+/* Called when all models that are loaded at the start are attached: accept requests. */
 void server_ready(struct server *s);
 
 /* After the settings were read again, on the I/O thread; server_settle() follows. _add_model: a

@@ -404,8 +404,9 @@ void walk_look(struct walk *w, uint32_t from, uint32_t to)
 
 /* ---- keeping ---- */
 
-/* The top bit of a frame's depth marks it as needed. Parents lie before their children, so one pass
- * up marks the chains and one pass down moves them together. */
+/* The top bit of a frame's depth marks the frame as needed: each needed stack is marked from its
+ * top to its root. A parent has a lower index than its children, so one loop with rising index
+ * closes the gaps. */
 #define KEPT 0x80000000u
 
 static uint32_t mark_stack(struct walk *w, uint32_t top, uint32_t room)

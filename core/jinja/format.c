@@ -265,8 +265,8 @@ static void put_percent(struct render *r, struct percent *p, struct text *out)
     }
 }
 
-/* True: there are values that no % has used; a single value that can be indexed by name or number
- * may be unused. */
+/* True: a value was left over, which is an error. A single dict, list, range or undefined value is
+ * allowed to be left over. */
 static bool has_unused(const struct source *from)
 {
     const struct value with = from->with;

@@ -281,8 +281,8 @@ static bool has_value(const struct buf *arguments)
     return at[strspn(at, " \n")] == '}';
 }
 
-/* True: the family's parser reads the call in the answer. Kimi's templates write its id as its
- * name. */
+/* True: the family's parser finds the probe's call in the answer, p->text from byte `at` on. The
+ * call's id is accepted as the name of the function, because Kimi's templates print it there. */
 static bool reads_call(const struct probe *p, const struct family *family, const char *source,
                        size_t at)
 {
