@@ -102,6 +102,7 @@ def test_who_wants_its_first_token_earlier_goes_first(full):
     for ms in (None, "20000", "1", "86400000", "10.5"):
         ask(s, {} if ms is None else {TTFT: ms})
     ask(s, {TTFT: "1"}, priority="low")
+    waiting(s, 6)  # the engine has taken all of them
     page = [r for r in s.get("/debug/requests").json["requests"] if r["state"] == "waiting"]
     order = sorted(range(6), key=lambda i: [r["id"] for r in page].index(sorted(r["id"] for r in page)[i]))
     assert order == [2, 4, 1, 0, 3, 5], "by time, without one in max_wait_ms; a level of priority matters more"
