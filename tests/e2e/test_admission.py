@@ -153,6 +153,7 @@ def test_position_is_that_of_the_priority(start):
                                ("high", "3"), ("low", "7")):
         streams.append(s.stream("Once", **LONG, priority=priority))
         assert streams[-1].headers["X-Queue-Position"] == position, (priority, position)
+    s.wait_until(lambda m: sum(v for k, v in m.items() if k.startswith("quire_requests_waiting")) == 7, what="seven wait")
     page = s.get("/debug/requests").json["requests"]
     waiting = [r["priority"] for r in page if r["state"] == "waiting"]
     assert waiting == ["critical", "high", "high", "normal", "low", "low", "low"]
