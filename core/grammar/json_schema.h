@@ -118,7 +118,4 @@ struct grammar_piece grammar_schema_members(struct grammar_builder *b, const cJS
 /* Writes the key's text; each call makes a new piece. */
 struct grammar_piece grammar_schema_key(struct grammar_builder *b, const struct schema_key *key);
 
-/* Makes a grammar of any JSON object. */
-int schema_any_object(struct grammar **out, char *err, size_t err_len);
-
 #endif

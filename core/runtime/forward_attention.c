@@ -50,8 +50,7 @@ static uint32_t chunk_at(const struct runner *r, const struct model_layer *l, ui
     return r->model->shape.is_chunked && l->window > 0 ? pos / l->window * l->window : 0;
 }
 
-/* Where the softmax states of an item's first query begin, for one KV head with `group` query
- * heads. */
+/* Return the softmax states of an item's first query, for one KV head with `group` query heads. */
 static float *part_of(const struct attn_item *item, uint32_t kv_head, uint32_t group)
 {
     const size_t row = (size_t)kv_head * item->part_rows + item->part_row;

@@ -33,8 +33,7 @@ struct cut_wanted {
     size_t pace;            /* bytes for each call of cut_fetch(); 0: nothing is left */
 };
 
-/* What a tile prefetches while it multiplies: the cache lines of a chunk's columns, panel by
- * panel. */
+/* A tile prefetches these cache lines while it multiplies: a chunk's columns, panel by panel. */
 struct cut_ahead {
     const uint8_t *p;
     const uint8_t *end; /* end of the panel's columns */

@@ -11,7 +11,7 @@
 
 #include "kernels/gemm/gemm_cut.h"
 
-/* What finishes a group's integer sums. */
+/* The step that turns a group's integer sums into floats. */
 enum vnni_finish {
     VNNI_SCALE,   /* a scale */
     VNNI_MINIMUM, /* a scale and a minimum */

@@ -67,8 +67,8 @@ const struct chat *chat_for_tools(const struct chat *c);
 /* The family that parses the tool calls of chats with tools, or "none". */
 const char *chat_tool_parser(const struct chat *c);
 
-/* Where the template comes from, for the log: "the model's own", "plain", "chatml" or the file; and
- * why it cannot be used, or NULL. */
+/* chat_origin() names the template's source for the log: "the model's own", "plain", "chatml" or
+ * the file. chat_complaint() says why the template cannot be used, or returns NULL. */
 const char *chat_origin(const struct chat *c);
 const char *chat_complaint(const struct chat *c);
 

@@ -47,7 +47,7 @@ static int tear_down(void **state)
     return rmdir(folder);
 }
 
-/* What an earlier process has left: two requests of alice's, the first one with a conversation. */
+/* An earlier process has left two requests of alice's, the first one with a conversation. */
 static void write_requests(void)
 {
     struct request_begin b = {.tenant = text("alice"),

@@ -380,7 +380,7 @@ static bool is_day_hit(const struct bytes *was, const struct bytes *is, int day)
     return is_one;
 }
 
-/* What is whole is there; and what is not is told. */
+/* Every undamaged row is in the new file, and the loss of the others is reported. */
 static void check_rows(sqlite3 *db, const struct bytes *was, const struct bytes *is,
                        const struct sqlite_loss *loss)
 {

@@ -236,7 +236,7 @@ static void test_pages_that_lie(void **state)
 
 /* ---- the screen ---- */
 
-/* What a frame of two lines has, as a file. */
+/* A frame of two lines, written to a file. */
 static void show(struct top_screen *s, const char *text, const char *expected)
 {
     char *frame = NULL;
