@@ -357,7 +357,9 @@ static bool is_stuck(struct worker_pool *pool)
 static void on_health(void *ud, struct http_call *call)
 {
     struct server *s = ud;
+    const struct worker_pool_stats storage = worker_pool_stats(s->storage);
     const char *trouble = NULL;
+    char sentence[100];
 
     if (s->auth.is_loading) {
         auth_set_retry(&s->auth, call);
@@ -365,14 +367,10 @@ static void on_health(void *ud, struct http_call *call)
     }
     for (uint32_t i = 0; trouble == NULL && i < s->opt.n_models; i++)
         trouble = served_model_trouble(&s->models[i]);
-    if (trouble == NULL && info_is_stuck(response_keeper_oldest_us(s->keeper), INFO_STUCK_DISK_US))
-        trouble = "the file of kept responses has not answered for a minute";
-    if (trouble == NULL &&
-        info_is_stuck(usage_keeper_oldest_us(s->usage_keeper), INFO_STUCK_DISK_US))
-        trouble = "the file of usage has not answered for a minute";
-    if (trouble == NULL &&
-        info_is_stuck(worker_pool_stats(s->batch_pool).oldest_us, INFO_STUCK_DISK_US))
-        trouble = "the folder of batches has not answered for a minute";
+    if (trouble == NULL && info_is_stuck(storage.oldest_us, INFO_STUCK_DISK_US)) {
+        snprintf(sentence, sizeof(sentence), "%s has not answered for a minute", storage.oldest);
+        trouble = sentence;
+    }
     if (trouble == NULL && (is_stuck(s->text_pool) || is_stuck(s->constraint_pool)))
         trouble = "the parsing of a request does not end";
     info_health(call, trouble);

@@ -62,6 +62,7 @@
 #define ADAPTER_THREADS 1
 /* Threads that render large answers, in addition to the engines' threads. */
 #define ANSWER_THREADS 2
+#define STORAGE_THREADS 1
 /* Bytes of an upload besides its file: boundaries, headers, other fields. */
 #define UPLOAD_EXTRA ((uint64_t)16 << 10)
 
@@ -92,8 +93,8 @@ static void end_loop(struct server *s)
     worker_pool_stop(s->adapter_pool);
     worker_pool_stop(s->answer_pool);
     worker_pool_stop(s->model_pool);
+    worker_pool_stop(s->storage);
     model_set_stop(&s->set);
-    response_keeper_stop(s->keeper);
     usage_keeper_stop(s->usage_keeper);
     server_stop_batches(s);
     server_stop_requests(s);
@@ -116,8 +117,8 @@ static bool is_over(struct server *s)
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         if (!served_model_is_over(&s->models[i]))
             return false;
-    if (s->body_jobs.n > 0 || !response_keeper_is_idle(s->keeper) ||
-        !batch_runner_is_idle(s->batch_runner) || !request_keeper_is_idle(s->requests))
+    if (s->body_jobs.n > 0 || !batch_runner_is_idle(s->batch_runner) ||
+        !request_keeper_is_idle(s->requests))
         return false;
     if (http_n_owed(s->http) == 0)
         return usage_keeper_is_saved(s->usage_keeper);
@@ -334,6 +335,8 @@ static int init_loop(struct server *s)
 static int open_pools(struct server *s)
 {
     const struct worker_pool_options o = {.loop = &s->loop, .max_waiting = MAX_PREPARING};
+    /* Jobs of the storage thread are bounded by calls, batches and files, which have one each. */
+    const struct worker_pool_options storage = {.loop = &s->loop, .max_waiting = UINT32_MAX};
     int rc = worker_pool_create(&s->text_pool, &o);
 
     s->body_jobs = (struct body_jobs){.pool = s->text_pool, .memory = &s->memory};
@@ -343,21 +346,17 @@ static int open_pools(struct server *s)
         rc = worker_pool_create(&s->adapter_pool, &o);
     if (rc == 0)
         rc = worker_pool_create(&s->answer_pool, &o);
-    return rc == 0 ? worker_pool_create(&s->model_pool, &o) : rc;
+    if (rc == 0)
+        rc = worker_pool_create(&s->model_pool, &o);
+    return rc == 0 ? worker_pool_create(&s->storage, &storage) : rc;
 }
 
 static int start_pools(struct server *s)
 {
     int rc = worker_pool_start(s->text_pool, s->opt.n_text_threads);
 
-    if (rc == 0 && s->keeper != NULL && response_keeper_start(s->keeper) < 0)
-        return ERR_INTERNAL;
-    if (rc == 0 && s->usage_keeper != NULL && usage_keeper_start(s->usage_keeper) < 0)
-        return ERR_INTERNAL;
     if (rc == 0)
-        rc = server_start_batches(s);
-    if (rc == 0)
-        rc = server_start_requests(s);
+        rc = worker_pool_start(s->storage, STORAGE_THREADS);
     if (rc == 0)
         rc = worker_pool_start(s->constraint_pool, s->opt.n_constraint_threads);
     if (rc == 0)
@@ -374,13 +373,12 @@ static const char *or_empty(const char *text)
 
 static int open_keeper(struct server *s, char *err, size_t err_len)
 {
-    const struct response_keeper_options o = {
-        .loop = &s->loop,
-        .store = {or_empty(s->opt.responses_db), s->opt.responses_size, s->opt.responses_days}};
+    const struct response_store_options o = {or_empty(s->opt.responses_db), s->opt.responses_size,
+                                             s->opt.responses_days};
 
-    if (o.store.path[0] == '\0')
+    if (o.path[0] == '\0')
         return 0;
-    return response_keeper_open(&s->keeper, &o, err, err_len);
+    return response_keeper_open(&s->keeper, s->storage, &o, err, err_len);
 }
 
 static int open_usage(struct server *s, char *err, size_t err_len)
@@ -391,13 +389,13 @@ static int open_usage(struct server *s, char *err, size_t err_len)
         return snprintf(err, err_len, "no memory for the usage"), ERR_NOMEM;
     if (path[0] == '\0')
         return 0;
-    return usage_keeper_open(&s->usage_keeper, &s->loop, s->usage, path, err, err_len);
+    return usage_keeper_open(&s->usage_keeper, &s->loop, s->storage, s->usage, path, err, err_len);
 }
 
 static int open_streams(struct server *s, char *err, size_t err_len)
 {
-    const struct stream_store_options o = {&s->loop, s->opt.stream_keep_ms,
-                                           s->opt.stream_max_bytes, s->opt.stream_memory};
+    const struct stream_store_options o = {&s->loop, s->opt.stream_keep_ms, s->opt.stream_max_bytes,
+                                           s->opt.stream_memory};
 
     stream_pings_init(&s->pings, &s->loop, s->opt.stream_ping_ms);
     if (s->opt.stream_keep_ms == 0 || stream_store_open(&s->streams, &o) == 0)
@@ -411,8 +409,8 @@ static int check_slot_folder(const struct server *s, char *err, size_t err_len)
     const char *path = or_empty(s->opt.slot_save_path);
     struct stat st;
 
-    if (path[0] == '\0' || (stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
-                            access(path, R_OK | W_OK | X_OK) == 0)) {
+    if (path[0] == '\0' ||
+        (stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(path, R_OK | W_OK | X_OK) == 0)) {
         if (path[0] != '\0')
             slot_folder_sweep(path);
         return 0;
@@ -466,7 +464,7 @@ static uint32_t n_other_fds(const struct server *s)
 {
     uint32_t n = OTHER_FDS + OTHER_FDS_PER_MODEL * s->opt.n_models;
 
-    n += s->batch_pool != NULL ? BATCH_FDS : 0;
+    n += s->batch_runner != NULL ? BATCH_FDS : 0;
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         n += s->models[i].model.kv_events != NULL ? KV_EVENT_FDS : 0;
     return n;
@@ -536,17 +534,17 @@ static int open_models(struct server *s, char *err, size_t err_len)
     if (rc < 0)
         snprintf(err, err_len, "no memory for %u tenants", s->opt.max_tenants);
     s->shared = (struct engine_shared){.options = &s->opt,
-                                             .loop = &s->loop,
-                                             .tenants = s->tenants,
-                                             .usage = s->usage,
-                                             .text_pool = s->text_pool,
-                                             .constraint_pool = s->constraint_pool,
-                                             .answer_pool = s->answer_pool,
-                                             .keeper = s->keeper,
-                                             .memory = &s->memory,
-                                             .streams = s->streams,
-                                             .requests = s->requests,
-                                             .pings = &s->pings};
+                                       .loop = &s->loop,
+                                       .tenants = s->tenants,
+                                       .usage = s->usage,
+                                       .text_pool = s->text_pool,
+                                       .constraint_pool = s->constraint_pool,
+                                       .answer_pool = s->answer_pool,
+                                       .keeper = s->keeper,
+                                       .memory = &s->memory,
+                                       .streams = s->streams,
+                                       .requests = s->requests,
+                                       .pings = &s->pings};
     for (uint32_t i = 0; rc == 0 && i < s->opt.n_models; i++)
         rc = served_model_open(&s->models[i], &s->shared, &s->opt.models[i], err, err_len);
     return rc == 0 ? open_set(s, err, err_len) : rc;
@@ -712,6 +710,7 @@ void server_destroy(struct server **server)
     worker_pool_destroy(&s->adapter_pool);
     worker_pool_destroy(&s->answer_pool);
     worker_pool_destroy(&s->model_pool);
+    worker_pool_destroy(&s->storage); /* its jobs use what is closed below */
     model_set_close(&s->set);
     response_keeper_close(&s->keeper);
     usage_keeper_close(&s->usage_keeper);

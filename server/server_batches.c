@@ -70,8 +70,6 @@ int server_open_batches(struct server *s, char *err, size_t err_len)
     const bool has_dir = s->opt.batch_dir != NULL && s->opt.batch_dir[0] != '\0';
     const struct batch_store_options store = {s->opt.batch_dir, s->opt.batch_size,
                                               s->opt.batch_days};
-    /* The number of waiting jobs is bounded: a call and a batch have one at a time. */
-    const struct worker_pool_options pool = {.loop = &s->loop, .max_waiting = UINT32_MAX};
     struct batch_runner_options runner = {
         .loop = &s->loop,
         .run = {.max_lines = s->opt.batch_max_lines, .max_line = s->opt.max_body},
@@ -90,22 +88,15 @@ int server_open_batches(struct server *s, char *err, size_t err_len)
         rc = batch_store_open(&s->batch_store, &store, err, err_len);
     if (rc < 0)
         return rc;
-    rc = worker_pool_create(&s->batch_pool, &pool);
-    runner.run.pool = s->batch_pool;
+    runner.run.storage = s->storage;
     runner.run.store = s->batch_store;
-    if (rc == 0)
-        rc = batch_runner_create(&s->batch_runner, &runner);
+    rc = batch_runner_create(&s->batch_runner, &runner);
     if (rc < 0)
-        return snprintf(err, err_len, "the thread of batches cannot be set up"), rc;
+        return snprintf(err, err_len, "no memory for batches"), rc;
     s->batch_pages.store = s->batch_store;
-    s->batch_pages.pool = s->batch_pool;
+    s->batch_pages.storage = s->storage;
     s->batch_pages.runner = s->batch_runner;
     return 0;
-}
-
-int server_start_batches(struct server *s)
-{
-    return s->batch_pool != NULL ? worker_pool_start(s->batch_pool, 1) : 0;
 }
 
 static void add_single(struct server *s)
@@ -141,13 +132,10 @@ void server_run_batches(struct server *s)
 void server_stop_batches(struct server *s)
 {
     batch_runner_stop(s->batch_runner);
-    worker_pool_stop(s->batch_pool);
 }
 
-/* End the thread first: its job may still use the store and a batch. */
 void server_close_batches(struct server *s)
 {
-    worker_pool_destroy(&s->batch_pool);
     batch_store_close(&s->batch_store);
     batch_runner_destroy(&s->batch_runner);
 }

@@ -34,6 +34,7 @@ struct server {
     atomic_uint n_stops; /* signals to stop: set by the signal thread, read in on_stop() */
     atomic_int stop_number;
     struct worker_pool *text_pool, *constraint_pool, *adapter_pool, *answer_pool, *model_pool;
+    struct worker_pool *storage;    /* the storage thread; see server/storage/README.md */
     struct response_keeper *keeper; /* or NULL */
     struct request_memory memory;
     struct body_jobs body_jobs;
@@ -50,8 +51,7 @@ struct server {
     struct tenants *tenants;
     struct usage_ledger *usage;
     struct usage_keeper *usage_keeper; /* or NULL */
-    struct batch_store *batch_store;   /* or NULL, as the next two */
-    struct worker_pool *batch_pool;    /* of one thread */
+    struct batch_store *batch_store;   /* or NULL, as the next */
     struct batch_runner *batch_runner;
     struct batch_pages batch_pages;
     struct metrics_server server_counts;
@@ -90,7 +90,6 @@ struct server {
 
 /* Open the batches if the settings have them; an error has a sentence. */
 int server_open_batches(struct server *s, char *err, size_t err_len);
-int server_start_batches(struct server *s);
 /* Start the batches; called when the server accepts requests. */
 void server_run_batches(struct server *s);
 void server_stop_batches(struct server *s);
@@ -101,7 +100,6 @@ void server_close_batches(struct server *s);
 /* Open requests_db if the settings have it; called after the streams are open. An error has a
  * sentence. */
 int server_open_requests(struct server *s, char *err, size_t err_len);
-int server_start_requests(struct server *s);
 /* Restart the requests of an earlier process; called when the server accepts requests. */
 void server_run_requests(struct server *s);
 /* Put off kept requests, so that the process need not wait for them; the next process continues

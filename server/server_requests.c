@@ -22,7 +22,7 @@ static struct key *find_key(void *ud, const char *name)
 int server_open_requests(struct server *s, char *err, size_t err_len)
 {
     const char *path = s->opt.requests_db != NULL ? s->opt.requests_db : "";
-    const struct request_keeper_options keeper = {&s->loop, path, s->opt.requests_size};
+    const struct request_keeper_options keeper = {&s->loop, s->storage, path, s->opt.requests_size};
     struct request_restorer_options restorer = {.loop = &s->loop, .find_key = find_key, .ud = s};
     int rc;
 
@@ -42,13 +42,10 @@ int server_open_requests(struct server *s, char *err, size_t err_len)
     return rc < 0 ? snprintf(err, err_len, "no memory for requests_db"), rc : 0;
 }
 
-int server_start_requests(struct server *s)
-{
-    return s->requests != NULL ? request_keeper_start(s->requests) : 0;
-}
-
 void server_run_requests(struct server *s)
 {
+    if (s->requests != NULL)
+        request_keeper_start(s->requests);
     if (s->restorer != NULL)
         request_restorer_start(s->restorer, http_local_calls(s->http));
 }

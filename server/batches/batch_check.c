@@ -1,6 +1,6 @@
 /* server/batches/batch_check.c - see batch_check.h.
  *
- * One pass over the file in steps of 1 MiB, each a part of a job on the batches' thread, so that
+ * One pass over the file in steps of 1 MiB, each a part of a job on the storage thread, so that
  * other jobs get their turn in between. Each line is parsed as when it runs. Duplicate custom_ids
  * are found by their 128-bit hashes: one half is the key of a hash index, the other half its item.
  */
@@ -137,8 +137,8 @@ int batch_check_step(struct batch_check *c)
     while (rc > 0 && c->reader.end - from < STEP_BYTES && c->n_errors <= BATCH_CHECK_MAX_ERRORS) {
         rc = line_reader_next(&c->reader);
         if (rc == ERR_LIMIT)
-            return end_with(c, "line_too_long", "a line may have bytes, as a body does (max_body):",
-                            c->opt.max_line);
+            return end_with(c, "line_too_long",
+                            "a line may have bytes, as a body does (max_body):", c->opt.max_line);
         if (rc == 0)
             return check_empty(c);
         if (rc < 0)
@@ -146,8 +146,8 @@ int batch_check_step(struct batch_check *c)
         if (line_reader_is_blank(&c->reader))
             continue;
         if (c->n_lines == c->opt.max_lines)
-            return end_with(c, "too_many_tasks", "a batch may have lines (batch_max_lines):",
-                            c->opt.max_lines);
+            return end_with(c, "too_many_tasks",
+                            "a batch may have lines (batch_max_lines):", c->opt.max_lines);
         if (check_line(c) < 0)
             return ERR_NOMEM;
         c->n_lines++;

@@ -21,7 +21,7 @@ struct batch_check_options {
 };
 
 struct batch_check {
-    uint32_t n_lines;  /* so far */
+    uint32_t n_lines; /* so far */
     uint32_t n_errors;
     struct buf errors; /* the first errors: OpenAI's objects, separated by commas */
     /* private */

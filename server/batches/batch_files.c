@@ -1,9 +1,9 @@
 /* server/batches/batch_files.c - see batch_files.h.
  *
- * Opening a batch reads the files of answers and sets a bit for each line that has one; reading the
- * input then skips those lines. An append writes at the known end of a file, syncs it and only then
- * moves the end; after a failure the files are truncated to the old ends. All on the batches'
- * thread.
+ * batch_files_find_done() reads the files of answers and sets a bit for each line that has one;
+ * reading the input then skips those lines. An append writes at the known end of a file, syncs it
+ * and only then moves the end; after a failure the files are truncated to the old ends. All on the
+ * storage thread.
  */
 #include "server/batches/batch_files.h"
 
@@ -26,6 +26,8 @@
 
 struct batch_files {
     struct batch_files_options opt; /* its texts are not used after the files are open */
+    enum batch_kind scanned;        /* the file of answers that `scan` reads; BATCH_N_KINDS: none */
+    struct line_reader scan;
     char endpoint[BATCH_LINE_MAX_URL + 1];
     int input, answers[BATCH_N_KINDS]; /* -1 = closed; errors -1: written to the output */
     struct batch_progress progress;
@@ -47,26 +49,35 @@ static bool is_done(const struct batch_files *f, uint32_t i)
     return i < f->opt.n_lines && (f->done[i / 8] & 1u << i % 8) != 0;
 }
 
-/* Read the answers of one file up to the first line that is not an answer, or a second answer of
- * the same line. */
-static int find_done(struct batch_files *f, enum batch_kind kind, uint64_t limit)
+/* Set the bit of the answer that `scan` has read. False: it is not an answer, or the second one of
+ * its line. */
+static bool mark_answered(struct batch_files *f)
 {
-    struct line_reader r;
+    const struct line_reader *r = &f->scan;
     uint32_t i;
+
+    if (!r->is_whole || !batch_line_is_answer(r->line.data, r->line.len, f->opt.seed, &i) ||
+        i >= f->opt.n_lines || is_done(f, i))
+        return false;
+    f->done[i / 8] |= (uint8_t)(1u << i % 8);
+    f->progress.n_done[f->scanned]++;
+    f->progress.ends[f->scanned] = r->end;
+    batch_usage_add(&f->progress.usage, r->line.data, r->line.len);
+    return true;
+}
+
+/* Read answers of one file up to the first line that is not one. 1: there are more. */
+static int scan_answers(struct batch_files *f)
+{
+    const uint64_t stop = f->scan.end + BATCH_FILES_AT_ONCE;
     int rc;
 
-    line_reader_init(&r, f->answers[kind], MAX_ANSWER, limit);
-    while ((rc = line_reader_next(&r)) > 0) {
-        if (!r.is_whole || !batch_line_is_answer(r.line.data, r.line.len, f->opt.seed, &i) ||
-            i >= f->opt.n_lines || is_done(f, i))
-            break;
-        f->done[i / 8] |= (uint8_t)(1u << i % 8);
-        f->progress.n_done[kind]++;
-        f->progress.ends[kind] = r.end;
-        batch_usage_add(&f->progress.usage, r.line.data, r.line.len);
-    }
-    line_reader_release(&r);
-    return rc == ERR_LIMIT ? 0 : rc < 0 ? rc : 0;
+    do {
+        rc = line_reader_next(&f->scan);
+    } while (rc > 0 && mark_answered(f) && f->scan.end < stop);
+    if (rc > 0)
+        return f->scan.end >= stop && f->progress.ends[f->scanned] == f->scan.end;
+    return rc == ERR_LIMIT ? 0 : rc;
 }
 
 static int cut_answers(const struct batch_files *f, enum batch_kind kind)
@@ -80,19 +91,37 @@ static int cut_answers(const struct batch_files *f, enum batch_kind kind)
 static int open_answers(struct batch_files *f, const struct batch_files_options *o,
                         enum batch_kind kind, char *err, size_t err_len)
 {
-    int rc;
-
     if (o->answers[kind] == NULL)
         return 0;
     f->answers[kind] = open(o->answers[kind], O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (f->answers[kind] < 0 || sync_folder_of(o->answers[kind]) < 0)
         return say_files(err, err_len, "file of answers", o->answers[kind], errno);
-    rc = find_done(f, kind, o->ends[kind]);
-    if (rc == 0)
-        rc = cut_answers(f, kind);
+    return 0;
+}
+
+static void begin_scan(struct batch_files *f, enum batch_kind kind)
+{
+    line_reader_release(&f->scan);
+    f->scanned = kind;
+    if (kind < BATCH_N_KINDS)
+        line_reader_init(&f->scan, f->answers[kind], MAX_ANSWER, f->opt.ends[kind]);
+}
+
+int batch_files_find_done(struct batch_files *f, char *err, size_t err_len)
+{
+    int rc = 0;
+
+    if (f->scanned == BATCH_N_KINDS)
+        return 0;
+    if (f->answers[f->scanned] >= 0)
+        rc = scan_answers(f);
+    if (rc == 0 && f->answers[f->scanned] >= 0)
+        rc = cut_answers(f, f->scanned);
     if (rc < 0)
-        snprintf(err, err_len, "the file of answers '%s': %s", o->answers[kind], err_text(rc));
-    return rc;
+        return snprintf(err, err_len, "the file of answers: %s", err_text(rc)), rc;
+    if (rc == 0)
+        begin_scan(f, f->scanned + 1);
+    return f->scanned < BATCH_N_KINDS;
 }
 
 int batch_files_open(struct batch_files **out, const struct batch_files_options *o, char *err,
@@ -116,6 +145,7 @@ int batch_files_open(struct batch_files **out, const struct batch_files_options 
     for (int kind = 0; rc == 0 && kind < BATCH_N_KINDS; kind++)
         rc = open_answers(f, o, (enum batch_kind)kind, err, err_len);
     line_reader_init(&f->reader, f->input, o->max_line, UINT64_MAX);
+    begin_scan(f, BATCH_OUTPUT);
     if (rc < 0)
         batch_files_close(&f);
     *out = f;
@@ -134,6 +164,7 @@ void batch_files_close(struct batch_files **files)
     if (f->input >= 0)
         close(f->input);
     line_reader_release(&f->reader);
+    line_reader_release(&f->scan);
     mem_free(f->done);
     mem_free(f);
     *files = NULL;
@@ -146,6 +177,21 @@ struct batch_progress batch_files_progress(const struct batch_files *f)
 
 /* ---- lines ---- */
 
+/* Read the next line that has no answer. Returns as batch_files_read(). */
+static int next_line(struct batch_files *f)
+{
+    const uint64_t stop = f->reader.end + BATCH_FILES_AT_ONCE;
+    int rc;
+
+    while ((rc = line_reader_next(&f->reader)) > 0) {
+        if (!line_reader_is_blank(&f->reader) && !is_done(f, f->index++))
+            return 1;
+        if (f->reader.end >= stop)
+            return ERR_AGAIN;
+    }
+    return rc;
+}
+
 int batch_files_read(struct batch_files *f, struct batch_line *line, char *err, size_t err_len)
 {
     struct batch_line_error e = {0};
@@ -154,11 +200,9 @@ int batch_files_read(struct batch_files *f, struct batch_line *line, char *err, 
     *line = (struct batch_line){0};
     if (f->input < 0)
         return 0;
-    do {
-        rc = line_reader_next(&f->reader);
-    } while (rc > 0 && (line_reader_is_blank(&f->reader) || is_done(f, f->index++)));
-    if (rc == 0)
-        return 0;
+    rc = next_line(f);
+    if (rc == 0 || rc == ERR_AGAIN)
+        return rc;
     if (rc > 0)
         rc = batch_line_parse(line, f->reader.line.data, f->reader.line.len,
                               f->endpoint[0] != '\0' ? f->endpoint : NULL, f->index - 1,

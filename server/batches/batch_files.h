@@ -8,6 +8,9 @@
  * and its end as they were, are not noticed.) So each line has one answer, even if the process is
  * killed, and kept answers do not change.
  *
+ * No call reads much more than BATCH_FILES_AT_ONCE bytes, so that other jobs of the storage thread
+ * do not wait for a large file.
+ *
  * Thread: any, one at a time; every call may wait for a disk.
  * Memory: a bit for each line, a line, and a block of each file.
  * Errors: ERR_IO and others with a sentence; after a failed append the files are as before it.
@@ -22,6 +25,9 @@
 #include "server/batches/batch_usage.h"
 
 struct batch_line;
+
+/* Bytes that one call reads before it returns. */
+#define BATCH_FILES_AT_ONCE ((uint64_t)4 << 20)
 
 enum batch_kind { BATCH_OUTPUT = 0, BATCH_ERRORS, BATCH_N_KINDS };
 
@@ -46,15 +52,19 @@ struct batch_progress {
 
 struct batch_files;
 
-/* Open the files. ERR_NOENT: the input does not exist. */
-int batch_files_open(struct batch_files **out, const struct batch_files_options *options,
-                     char *err, size_t err_len);
+/* Open the files; batch_files_find_done() follows. ERR_NOENT: the input does not exist. */
+int batch_files_open(struct batch_files **out, const struct batch_files_options *options, char *err,
+                     size_t err_len);
 void batch_files_close(struct batch_files **f);
+
+/* Find some more of the lines that have answers. 1: call again; 0: all are found, and lines can be
+ * read and answers appended; or ERR_*. */
+int batch_files_find_done(struct batch_files *f, char *err, size_t err_len);
 
 struct batch_progress batch_files_progress(const struct batch_files *f);
 
-/* Read the next line without an answer: 1, 0 at the end, or ERR_*. Release it with
- * batch_line_release(). */
+/* Read the next line without an answer: 1, 0 at the end, or ERR_*; ERR_AGAIN: many lines with
+ * answers were skipped, call again. Release the line with batch_line_release(). */
 int batch_files_read(struct batch_files *f, struct batch_line *line, char *err, size_t err_len);
 
 /* Append whole answers, n[kind] of each kind, and sync them. */

@@ -1,6 +1,6 @@
 /* server/batches/batch_pages.c - see batch_pages.h.
  *
- * A call becomes a struct asker, a job on the batches' thread that parses, asks the store and
+ * A call becomes a struct asker, a job on the storage thread that parses, asks the store and
  * renders; its result is sent on the I/O thread. A job outlives its client: on_batch_client_gone()
  * only clears the call. After a batch was created or cancelled the I/O thread notifies the runner,
  * which reads the batch from the store.
@@ -40,7 +40,7 @@ struct asker {
     struct batch_page page;
     struct batch_start start;
     char endpoint[BATCH_LINE_MAX_URL + 1], input[BATCH_STORE_ID], window[8];
-    char *metadata; /* allocated by cJSON, or NULL */
+    char *metadata;  /* allocated by cJSON, or NULL */
     struct buf body; /* body of a call that creates a batch */
     struct buf out;
     struct api_error error;
@@ -138,7 +138,7 @@ static int read_body(struct asker *a, const cJSON *body)
     return 0;
 }
 
-/* Create a batch; runs on the batches' thread. */
+/* Create a batch; runs on the storage thread. */
 static void create(struct asker *a, struct batch_store *s)
 {
     cJSON *body = NULL;
@@ -262,7 +262,7 @@ static int read_batch_call(struct asker *a)
     if (key != NULL)
         snprintf(a->key, sizeof(a->key), "%s", key->spec.name);
     if (a->creates) {
-        a->body = http_call_take_body(a->call); /* parsed on the batches' thread */
+        a->body = http_call_take_body(a->call); /* parsed on the storage thread */
         return 0;
     }
     if (a->kind == BATCH_PAGE_FILES)
@@ -283,8 +283,7 @@ void batch_pages_refuse(struct http_call *call)
     http_call_reply_error(call, &e);
 }
 
-void batch_pages_ask(const struct batch_pages *p, struct http_call *call,
-                     enum batch_page_kind kind)
+void batch_pages_ask(const struct batch_pages *p, struct http_call *call, enum batch_page_kind kind)
 {
     struct asker *a;
     struct api_error e;
@@ -318,5 +317,6 @@ void batch_pages_ask(const struct batch_pages *p, struct http_call *call,
     a->job.work = on_batch_page_work;
     a->job.done = on_batch_page_done;
     a->job.name = "batch_pages";
-    (void)worker_pool_post(p->pool, &a->job); /* cannot fail: the pool has no limit */
+    a->job.subject = BATCH_JOB_SUBJECT;
+    (void)worker_pool_post(p->storage, &a->job); /* the storage thread has no limit of jobs */
 }

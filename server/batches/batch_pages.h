@@ -1,7 +1,7 @@
 /* server/batches/batch_pages.h - OpenAI's /v1/files and /v1/batches, except uploads
  * (file_upload.h).
  *
- * Each call is a job on the batches' thread; its changes are on the disk before its answer is sent.
+ * Each call is a job on the storage thread; its changes are on the disk before its answer is sent.
  *
  * Thread: the loop's, except for the jobs' work.
  * Memory: a small allocation for a call, and its answer; a file's content is sent in pieces.
@@ -19,9 +19,9 @@ struct batch_store;
 struct http_call;
 struct worker_pool;
 
-struct batch_pages { /* all its pointers are borrowed */
-    struct batch_store *store; /* NULL: batches are off, and every call is refused */
-    struct worker_pool *pool;  /* of one thread, the batches': jobs run in the order of posting */
+struct batch_pages {             /* all its pointers are borrowed */
+    struct batch_store *store;   /* NULL: batches are off, and every call is refused */
+    struct worker_pool *storage; /* the storage thread, which runs the jobs */
     struct batch_runner *runner;
     const char *tenant_header;
     uint64_t max_file; /* bytes */

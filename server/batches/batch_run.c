@@ -1,6 +1,6 @@
 /* server/batches/batch_run.c - see batch_run.h.
  *
- * A batch is a state machine: batch_run_post() hands a job to the batches' thread,
+ * A batch is a state machine: batch_run_post() hands a job to the storage thread,
  * on_batch_run_work() does the phase's work, on_batch_run_done() takes the result on the I/O thread
  * and sets the next phase. Only the job touches the members that batch_run.h marks as the job's,
  * and no lock is needed. A line's item moves through the lists read, ready, running, answered and
@@ -74,7 +74,8 @@ void batch_item_destroy(struct batch_item *item)
 
 static void drop_items(struct list *items)
 {
-    list_each(it, items) batch_item_destroy(list_entry(it, struct batch_item, link));
+    list_each(it, items)
+        batch_item_destroy(list_entry(it, struct batch_item, link));
 }
 
 static void end_check(struct batch_run *run)
@@ -106,7 +107,7 @@ void batch_run_destroy(struct batch_run **out)
     *out = NULL;
 }
 
-/* ---- the job: on the batches' thread ---- */
+/* ---- the job: on the storage thread ---- */
 
 static void fail_for_now(struct batch_run *run, const char *why)
 {
@@ -185,6 +186,9 @@ static void do_check(struct batch_run *run, struct batch_store *s)
         end_check(run);
 }
 
+/* Open the files, if they are not, and find the lines that have answers. 1: this job has read
+ * enough, and the next one continues; 0; or ERR_*, of which only ERR_NOENT has not been reported.
+ */
 static int open_files(struct batch_run *run, const char *input)
 {
     const struct batch_record *r = &run->record;
@@ -201,23 +205,27 @@ static int open_files(struct batch_run *run, const char *input)
     char err[400];
     int rc;
 
-    if (run->files != NULL)
-        return 0;
-    rc = batch_files_open(&run->files, &o, err, sizeof(err));
-    if (rc == ERR_NOENT && input != NULL)
-        return rc;
-    if (rc < 0)
+    if (run->files == NULL) {
+        rc = batch_files_open(&run->files, &o, err, sizeof(err));
+        if (rc == ERR_NOENT && input != NULL)
+            return rc;
+        if (rc < 0)
+            return fail_for_now(run, err), rc;
+    }
+    rc = batch_files_find_done(run->files, err, sizeof(err));
+    if (rc < 0) {
+        batch_files_close(&run->files);
         fail_for_now(run, err);
-    else
+    } else if (rc == 0) {
         run->reached = batch_files_progress(run->files);
+    }
     return rc;
 }
 
 /* Render the answers as lines of the files; after ERR_NOMEM the rest is rendered later. */
 static int render_answers(struct batch_run *run)
 {
-    list_each(it, &run->handed)
-    {
+    list_each(it, &run->handed) {
         struct batch_item *item = list_entry(it, struct batch_item, link);
         const enum batch_kind kind = item->status == 200 ? BATCH_OUTPUT : BATCH_ERRORS;
         struct buf *out = &run->writing[kind];
@@ -269,7 +277,8 @@ static int write_answers(struct batch_run *run, struct batch_store *s)
     return 0;
 }
 
-/* Read one line: 1, 0 at the end of the input, or a negative ERR_*: see open_check(). */
+/* Read one line: 1, 0 at the end of the input, ERR_AGAIN: the next job continues, or another
+ * ERR_*: see open_check(). */
 static int read_batch_line(struct batch_run *run)
 {
     struct batch_item *item = mem_calloc(1, sizeof(*item));
@@ -287,6 +296,8 @@ static int read_batch_line(struct batch_run *run)
         return 1;
     }
     mem_free(item);
+    if (rc == ERR_AGAIN)
+        return rc;
     if (rc == ERR_NOMEM || rc == ERR_IO)
         fail_for_now(run, err);
     else if (rc < 0)
@@ -301,7 +312,7 @@ static void do_run(struct batch_run *run, struct batch_store *s)
 
     if (rc == ERR_NOENT)
         end_as(run, BATCH_FAILED, "input_file_missing", "the input file no longer exists");
-    if (rc < 0 || write_answers(run, s) < 0)
+    if (rc != 0 || write_answers(run, s) < 0)
         return;
     for (uint32_t i = 0; i < run->n_wanted && bytes < MAX_READY; i++) {
         rc = read_batch_line(run);
@@ -312,12 +323,15 @@ static void do_run(struct batch_run *run, struct batch_store *s)
     }
 }
 
-/* Read the input again from its beginning, except the lines that have answers. */
+/* Read the input again from its beginning, except the lines that have answers. Returns as
+ * open_files(). */
 static int reopen_files(struct batch_run *run)
 {
     int rc;
 
-    batch_files_close(&run->files);
+    if (!run->is_reopening)
+        batch_files_close(&run->files);
+    run->is_reopening = true;
     rc = open_files(run, run->record.input);
     return rc == ERR_NOENT ? open_files(run, NULL) : rc;
 }
@@ -340,7 +354,7 @@ static int write_rest(struct batch_run *run, struct batch_store *s)
     }
     if (run->failure.status != 0 || write_answers(run, s) < 0)
         return ERR_IO;
-    return rc > 0;
+    return rc > 0 || rc == ERR_AGAIN;
 }
 
 static void do_end(struct batch_run *run, struct batch_store *s)
@@ -348,12 +362,13 @@ static void do_end(struct batch_run *run, struct batch_store *s)
     const char *id = run->record.id;
     int rc = 0;
 
-    if (run->files != NULL && !run->is_reopened && write_answers(run, s) < 0)
+    if (run->files != NULL && !run->is_reopening && write_answers(run, s) < 0)
         return;
     if (!run->is_reopened) {
-        if (s != NULL && batch_store_set_ending(s, id, run->ending, &run->failure) < 0)
+        if (!run->is_reopening && s != NULL &&
+            batch_store_set_ending(s, id, run->ending, &run->failure) < 0)
             return;
-        if (reopen_files(run) < 0)
+        if (reopen_files(run) != 0)
             return;
         run->is_reopened = true;
     }
@@ -394,8 +409,7 @@ static void on_batch_run_work(struct worker_job *job)
 
 static void take_lines(struct batch_run *run)
 {
-    list_each(it, &run->read)
-    {
+    list_each(it, &run->read) {
         run->n_ready++;
         run->ready_bytes += list_entry(it, struct batch_item, link)->line.body.len;
     }
@@ -477,5 +491,7 @@ void batch_run_post(struct batch_run *run, uint32_t n_lines)
     run->job.work = on_batch_run_work;
     run->job.done = on_batch_run_done;
     run->job.name = "batch_run";
-    (void)worker_pool_post(run->opt->pool, &run->job); /* it has no bound */
+    run->job.subject = BATCH_JOB_SUBJECT;
+    (void)worker_pool_post(run->opt->storage,
+                           &run->job); /* the storage thread has no limit of jobs */
 }

@@ -1,7 +1,7 @@
 /* server/batches/batch_run.h - one batch: computes its lines, from the input to the files of
  * answers.
  *
- * Its phases follow each other; a job on the batches' thread, one at a time, does the phase's work:
+ * Its phases follow each other; a job on the storage thread, one at a time, does the phase's work:
  * look the batch up, check its input, write answers and read lines, end it. After a failure of the
  * disk the job is repeated after a pause, and nothing is lost. An error that a retry cannot help
  * (the input was deleted, or has changed) ends the batch as failed, with the answers that it has.
@@ -20,6 +20,8 @@
 
 /* Bytes of answers that wait for the disk, beyond which no more lines begin. */
 #define BATCH_RUN_MAX_ANSWERS ((size_t)8 << 20)
+/* The subject of all jobs of this folder (worker_pool.h). */
+#define BATCH_JOB_SUBJECT "the folder of batches"
 
 enum batch_phase {
     BATCH_LOADING = 0, /* it is being looked up in the store */
@@ -29,7 +31,7 @@ enum batch_phase {
     BATCH_OVER,
 };
 
-struct batch_item { /* a line that was read, until its answer is written */
+struct batch_item {   /* a line that was read, until its answer is written */
     struct list link; /* in batch_run.ready, .running, .answered or .handed */
     struct batch_run *run;
     struct batch_line line;
@@ -45,14 +47,14 @@ struct batch_run {
     struct batch_record record; /* belongs to the job while the phase is BATCH_LOADING */
     /* phase and ending change only while there is no job; the ending changes once. */
     enum batch_phase phase;
-    enum batch_ending ending;   /* the ending that has been decided */
+    enum batch_ending ending;       /* the ending that has been decided */
     struct batch_progress progress; /* progress after the last job */
     struct list ready, running;     /* struct batch_item */
     uint32_t n_ready, n_running;
     size_t ready_bytes;
-    bool has_all;               /* the input was read to its end */
-    struct list answered;       /* struct batch_item whose answers the next job writes */
-    size_t answered_bytes;      /* bytes of the answers in `answered` */
+    bool has_all;           /* the input was read to its end */
+    struct list answered;   /* struct batch_item whose answers the next job writes */
+    size_t answered_bytes;  /* bytes of the answers in `answered` */
     uint64_t wait_until_us; /* time before which no line begins */
     uint64_t retry_us;      /* time before which no job begins */
     bool has_job;
@@ -62,16 +64,16 @@ struct batch_run {
     const struct batch_run_options *opt;
     uint32_t n_wanted; /* lines to read */
     struct list read;
-    bool has_read_all, is_reopened;
-    struct list handed;         /* struct batch_item whose answers it writes */
-    struct buf writing[BATCH_N_KINDS]; /* their text */
+    bool has_read_all, is_reopening, is_reopened; /* `files`: see reopen_files() */
+    struct list handed;                           /* struct batch_item whose answers it writes */
+    struct buf writing[BATCH_N_KINDS];            /* their text */
     uint32_t n_writing[BATCH_N_KINDS];
     struct batch_check check;
     int check_fd; /* -1 = not open */
     struct batch_files *files;
     struct batch_progress reached;
     struct buf errors;
-    uint32_t n_lines;             /* the job's results */
+    uint32_t n_lines; /* the job's results */
     enum batch_phase next;
     enum batch_ending found_ending;
     struct api_error failure;
@@ -79,9 +81,9 @@ struct batch_run {
     void *ud;                               /* for it */
 };
 
-struct batch_run_options { /* the same for all batches */
-    struct worker_pool *pool;  /* of one thread, the batches': jobs run in the order of posting */
-    struct batch_store *store; /* NULL: the server computes one batch, which has only files */
+struct batch_run_options {       /* the same for all batches */
+    struct worker_pool *storage; /* the storage thread, which runs the jobs */
+    struct batch_store *store;   /* NULL: the server computes one batch, which has only files */
     uint32_t max_lines;
     size_t max_line;
 };

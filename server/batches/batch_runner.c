@@ -36,8 +36,8 @@ struct found_id {
 
 static void end_run(struct batch_runner *r, struct batch_run *run)
 {
-    log_info("batches", "event=batch_ended id=%s lines=%" PRIu32 " completed=%" PRIu32
-                        " failed=%" PRIu32,
+    log_info("batches",
+             "event=batch_ended id=%s lines=%" PRIu32 " completed=%" PRIu32 " failed=%" PRIu32,
              run->id, run->record.n_lines, run->progress.n_done[BATCH_OUTPUT],
              run->progress.n_done[BATCH_ERRORS]);
     list_unlink(&run->link);
@@ -96,8 +96,8 @@ static bool is_active(const struct batch_runner *r, const struct batch_run *run,
          it = it->next) {
         const struct batch_run *other = list_entry(it, struct batch_run, link);
 
-        n_own += other->phase == BATCH_RUNNING &&
-                 strcmp(other->record.owner, run->record.owner) == 0;
+        n_own +=
+            other->phase == BATCH_RUNNING && strcmp(other->record.owner, run->record.owner) == 0;
     }
     *n += n_own < MAX_OF_OWNER;
     return n_own < MAX_OF_OWNER || run->n_ready + run->n_running > 0;
@@ -119,8 +119,7 @@ static struct batch_run *next_run(struct batch_runner *r)
 {
     struct batch_run *best = NULL;
 
-    list_each(it, &r->runs)
-    {
+    list_each(it, &r->runs) {
         struct batch_run *run = list_entry(it, struct batch_run, link);
 
         if (has_line(run) && (best == NULL || run->n_running < best->n_running))
@@ -175,8 +174,7 @@ static uint32_t n_wanted(const struct batch_runner *r)
 /* Called while the server stops: write the existing answers, and nothing else. */
 static void pump_stopping(struct batch_runner *r)
 {
-    list_each(it, &r->runs)
-    {
+    list_each(it, &r->runs) {
         struct batch_run *run = list_entry(it, struct batch_run, link);
 
         if (run->phase == BATCH_RUNNING && batch_run_has_answers(run))
@@ -192,8 +190,7 @@ void batch_runner_pump(struct batch_runner *r)
         pump_stopping(r);
         return;
     }
-    list_each(it, &r->runs)
-    {
+    list_each(it, &r->runs) {
         struct batch_run *run = list_entry(it, struct batch_run, link);
 
         if (!settle_run(r, run))
@@ -224,7 +221,7 @@ int batch_runner_create(struct batch_runner **out, const struct batch_runner_opt
     return 0;
 }
 
-/* Collect the ids of all open batches; runs on the batches' thread. */
+/* Collect the ids of all open batches; runs on the storage thread. */
 static void find_open(struct worker_job *job)
 {
     struct batch_runner *r = list_entry(job, struct batch_runner, open_job);
@@ -263,8 +260,7 @@ static void after_find(struct worker_job *job)
 
     r->has_open_job = false;
     r->wants_open = r->open_error.status != 0;
-    list_each(it, &r->found)
-    {
+    list_each(it, &r->found) {
         struct found_id *found = list_entry(it, struct found_id, link);
 
         list_unlink(it);
@@ -286,7 +282,9 @@ static void look_for_open(struct batch_runner *r)
     r->open_job.work = find_open;
     r->open_job.done = after_find;
     r->open_job.name = "batch_runner";
-    (void)worker_pool_post(r->opt.run.pool, &r->open_job); /* it has no bound */
+    r->open_job.subject = BATCH_JOB_SUBJECT;
+    (void)worker_pool_post(r->opt.run.storage,
+                           &r->open_job); /* the storage thread has no limit of jobs */
 }
 
 void batch_runner_start(struct batch_runner *r, struct local_calls *calls)
@@ -301,7 +299,8 @@ void batch_runner_drain(struct batch_runner *r)
     if (r == NULL || r->is_stopping)
         return;
     r->is_stopping = true;
-    list_each(it, &r->runs) batch_runner_give_up(list_entry(it, struct batch_run, link));
+    list_each(it, &r->runs)
+        batch_runner_give_up(list_entry(it, struct batch_run, link));
     batch_runner_pump(r);
     set_tick(r);
 }
@@ -312,7 +311,7 @@ bool batch_runner_is_idle(const struct batch_runner *r)
 {
     if (r == NULL)
         return true;
-    if (!worker_pool_is_idle(r->opt.run.pool))
+    if (!worker_pool_is_idle(r->opt.run.storage))
         return false;
     for (const struct list *it = r->runs.next; it != &r->runs; it = it->next) {
         const struct batch_run *run = list_entry(it, struct batch_run, link);
@@ -337,8 +336,7 @@ void batch_runner_destroy(struct batch_runner **runner)
 
     if (r == NULL)
         return;
-    list_each(it, &r->runs)
-    {
+    list_each(it, &r->runs) {
         struct batch_run *run = list_entry(it, struct batch_run, link);
 
         list_each(line, &run->running)
@@ -366,8 +364,7 @@ int batch_runner_add(struct batch_runner *r, const struct batch_record *record,
 
 void batch_runner_cancel(struct batch_runner *r, const char *id)
 {
-    list_each(it, &r->runs)
-    {
+    list_each(it, &r->runs) {
         struct batch_run *run = list_entry(it, struct batch_run, link);
 
         if (strcmp(run->id, id) != 0 || run->ending != BATCH_ENDS_NOT)

@@ -17,7 +17,7 @@ struct batch_runner {
     bool is_ticking, is_stopping, is_closed;
     struct worker_job open_job; /* finds open batches; repeated after a failure */
     bool has_open_job, wants_open;
-    struct list found;         /* struct found_id: the batches that open_job has found */
+    struct list found; /* struct found_id: the batches that open_job has found */
     struct api_error open_error;
 };
 

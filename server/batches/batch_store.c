@@ -189,7 +189,7 @@ static int open_batches(struct batch_store *s, char *err, size_t err_len)
     if (rc == 0 && (s->sql.loss.is_recovered || s->n_lost > 0))
         rc = batch_store_mend(s, &e);
     if (rc == 0)
-        rc = batch_store_sweep(s, &e);
+        rc = batch_store_sweep(s, UINT32_MAX, &e);
     if (rc < 0 && e.status != 0) {
         snprintf(err, err_len, "'%.200s': %s", path, e.message);
         rc = s->sql.is_full ? ERR_AGAIN : rc;

@@ -30,9 +30,9 @@
 #include "server/batches/batch_line.h"
 #include "server/http/error.h"
 
-#define BATCH_STORE_ID 40     /* bytes of an id of a file or batch, with the NUL */
-#define BATCH_STORE_OWNER 66  /* bytes of a tenant's name */
-#define BATCH_STORE_KEY 49    /* bytes of a key's name */
+#define BATCH_STORE_ID 40    /* bytes of an id of a file or batch, with the NUL */
+#define BATCH_STORE_OWNER 66 /* bytes of a tenant's name */
+#define BATCH_STORE_KEY 49   /* bytes of a key's name */
 #define BATCH_STORE_PATH 4096
 /* Most open batches, in all and of one tenant; a single tenant may have all. */
 #define BATCH_STORE_MAX_OPEN 1000
@@ -126,11 +126,11 @@ int batch_store_cancel(struct batch_store *s, const struct batch_name *name, str
 /* ---- for batch_run.c and batch_runner.c ---- */
 
 enum batch_ending { /* how a batch ends */
-    BATCH_ENDS_NOT = 0,
-    BATCH_COMPLETED,
-    BATCH_FAILED,
-    BATCH_EXPIRED,
-    BATCH_CANCELLED,
+                    BATCH_ENDS_NOT = 0,
+                    BATCH_COMPLETED,
+                    BATCH_FAILED,
+                    BATCH_EXPIRED,
+                    BATCH_CANCELLED,
 };
 
 struct batch_record { /* a batch that has not ended */
@@ -160,7 +160,7 @@ int batch_store_set_ending(struct batch_store *s, const char *id, enum batch_end
 int batch_store_end(struct batch_store *s, const char *id, enum batch_ending ending,
                     const struct batch_progress *progress, const struct buf *errors,
                     struct api_error *e);
-/* Delete files and batches that are too old. */
-int batch_store_sweep(struct batch_store *s, struct api_error *e);
+/* Delete up to n_most files, and all batches, that are too old. */
+int batch_store_sweep(struct batch_store *s, uint32_t n_most, struct api_error *e);
 
 #endif

@@ -18,6 +18,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Old files that an upload deletes before it begins, so that its job stays short. */
+#define SWEEP_AT_ONCE 4
+
 static int say_io(struct api_error *e, const char *what, int errnum)
 {
     char quoted[100];
@@ -69,7 +72,7 @@ int batch_store_begin_file(struct batch_store *s, char id[BATCH_STORE_ID], int *
     char path[BATCH_STORE_PATH];
 
     *fd = -1;
-    if (batch_store_sweep(s, e) < 0)
+    if (batch_store_sweep(s, SWEEP_AT_ONCE, e) < 0)
         return ERR_IO;
     batch_store_random_id("file-", id);
     part_path(s, id, path);
@@ -168,14 +171,17 @@ int batch_store_delete_file(struct batch_store *s, const struct batch_name *name
     return batch_store_check_out(out, e);
 }
 
-/* Delete old files one at a time, the row before the bytes, so that a row's bytes always exist. */
-int batch_store_sweep(struct batch_store *s, struct api_error *e)
+/* The row goes before the bytes, so that a row's bytes always exist. */
+int batch_store_sweep(struct batch_store *s, uint32_t n_most, struct api_error *e)
 {
     char id[BATCH_STORE_ID], path[BATCH_STORE_PATH];
     const int64_t oldest = batch_store_now() - (int64_t)s->max_days * BATCH_STORE_DAY_S;
-    int rc;
+    int rc = 0;
 
-    while ((rc = sql_store_run(&s->sql, SQL_OLD_FILE, e, "i", batch_store_now())) == 1) {
+    for (uint32_t i = 0; i < n_most; i++) {
+        rc = sql_store_run(&s->sql, SQL_OLD_FILE, e, "i", batch_store_now());
+        if (rc <= 0)
+            break;
         snprintf(id, sizeof(id), "%s", sql_store_text(&s->sql, SQL_OLD_FILE, 0));
         sql_store_reset(&s->sql, SQL_OLD_FILE);
         rc = sql_store_run(&s->sql, SQL_DROP_FILE, e, "t", id);

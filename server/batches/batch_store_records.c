@@ -35,7 +35,7 @@ static int check_input(struct batch_store *s, const struct batch_name *input, st
     return rc < 0 ? rc : 0;
 }
 
-/* Check the number of open batches. It is checked on the batches' thread, where calls run one after
+/* Check the number of open batches. It is checked on the storage thread, where calls run one after
  * the other, so that no two of them take the last place. */
 static int check_open(struct batch_store *s, const char *owner, struct api_error *e)
 {

@@ -1,6 +1,6 @@
 /* server/batches/file_content.c - see file_content.h.
  *
- * Two threads alternate: a job on the batches' thread reads 256 KiB, the I/O thread writes it to
+ * Two threads alternate: a job on the storage thread reads 256 KiB, the I/O thread writes it to
  * the stream, and on_room() posts the next job when the client has taken it. A client that
  * disconnects only clears `call`; the last job closes the descriptor, because closing may wait for
  * a disk.
@@ -13,6 +13,7 @@
 #include "core/base/mem.h"
 #include "server/auth/auth.h"
 #include "server/batches/batch_pages.h"
+#include "server/batches/batch_run.h"
 #include "server/batches/batch_store.h"
 #include "server/http/http_call.h"
 #include "server/process/worker_pool.h"
@@ -93,7 +94,9 @@ static void post(struct content *c, void (*work)(struct worker_job *job),
     c->job.work = work;
     c->job.done = done;
     c->job.name = "file_content";
-    (void)worker_pool_post(c->pages->pool, &c->job); /* cannot fail: the pool has no limit */
+    c->job.subject = BATCH_JOB_SUBJECT;
+    (void)worker_pool_post(c->pages->storage,
+                           &c->job); /* the storage thread has no limit of jobs */
 }
 
 static void end_content(struct content *c)

@@ -1,6 +1,6 @@
 /* server/batches/file_upload.c - see file_upload.h.
  *
- * The HTTP layer passes the body in pieces (http_route.receive). Each becomes a job on the batches'
+ * The HTTP layer passes the body in pieces (http_route.receive). Each becomes a job on the storage
  * thread that runs the multipart parser and writes the file's bytes; the client is paused until the
  * job is done, so that at most one piece is in memory. Every upload ends with the job
  * drop_upload(), which closes the file and removes it unless it was placed.
@@ -13,6 +13,7 @@
 #include "core/base/mem.h"
 #include "server/auth/auth.h"
 #include "server/batches/batch_pages.h"
+#include "server/batches/batch_run.h"
 #include "server/batches/batch_store.h"
 #include "server/batches/multipart.h"
 #include "server/http/http_call.h"
@@ -25,6 +26,7 @@
 #include <unistd.h>
 
 #define MAX_FIELD 255
+#define SYNC_AT_ONCE ((uint64_t)8 << 20)
 /* OpenAI's limits of expires_after[seconds]. */
 #define MIN_KEEP_S 3600
 #define MAX_KEEP_S 2592000
@@ -53,11 +55,12 @@ struct upload {
     char id[BATCH_STORE_ID], filename[MULTIPART_MAX_FILENAME + 1];
     int fd; /* -1 = no file */
     uint64_t bytes, n_taken;
+    uint64_t n_synced; /* bytes that are on the disk */
     bool has_last_boundary, is_placed;
     struct api_error error;
 };
 
-/* ---- the job: on the batches' thread ---- */
+/* ---- the job: on the storage thread ---- */
 
 static int begin_part(struct upload *u)
 {
@@ -80,6 +83,19 @@ static int begin_part(struct upload *u)
     return batch_store_begin_file(u->pages->store, u->id, &u->fd, &u->error);
 }
 
+/* Sync the file each SYNC_AT_ONCE bytes, so that the last sync is short: other jobs of the storage
+ * thread wait for it. */
+static int sync_data(struct upload *u)
+{
+    if (u->bytes - u->n_synced < SYNC_AT_ONCE)
+        return 0;
+    if (fdatasync(u->fd) < 0)
+        return api_error_set(&u->error, 503, NULL, "batch_dir", "the file cannot be kept: %s",
+                             strerror(errno));
+    u->n_synced = u->bytes;
+    return 0;
+}
+
 static int write_data(struct upload *u, const char *data, size_t n)
 {
     if (u->bytes + n > u->pages->max_file)
@@ -100,7 +116,7 @@ static int write_data(struct upload *u, const char *data, size_t n)
         n -= (size_t)put;
         u->bytes += (uint64_t)put;
     }
-    return 0;
+    return sync_data(u);
 }
 
 static int take_data(struct upload *u, const char *data, size_t n)
@@ -214,7 +230,9 @@ static void post(struct upload *u, void (*work)(struct worker_job *job),
     u->job.work = work;
     u->job.done = done;
     u->job.name = "file_upload";
-    (void)worker_pool_post(u->pages->pool, &u->job); /* cannot fail: the pool has no limit */
+    u->job.subject = BATCH_JOB_SUBJECT;
+    (void)worker_pool_post(u->pages->storage,
+                           &u->job); /* the storage thread has no limit of jobs */
 }
 
 static void after_drop(struct worker_job *job)
@@ -226,7 +244,7 @@ static void after_drop(struct worker_job *job)
     mem_free(u);
 }
 
-/* Called when the call was answered, or its client has disconnected: clean up on the batches'
+/* Called when the call was answered, or its client has disconnected: clean up on the storage
  * thread. */
 static void leave_upload(struct upload *u)
 {

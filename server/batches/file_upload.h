@@ -1,7 +1,7 @@
 /* server/batches/file_upload.h - POST /v1/files: a form whose file is written to the disk as it
  * arrives.
  *
- * One piece of the body is processed at a time: the client is paused while the batches' thread
+ * One piece of the body is processed at a time: the client is paused while the storage thread
  * parses the form and writes. A file gets its name only when all of it is on the disk.
  *
  * Thread: the loop's, except for the jobs' work.

@@ -40,9 +40,9 @@
 /* Milliseconds after a second SIGTERM or SIGINT at which the process is ended, whatever it is
  * doing. */
 #define KILL_AFTER_MS 900
-/* Threads besides libuv's: those that prepare requests, those that load models, one that loads in
- * the background of steps, and those of adapters, of kept responses, of usage, of batches, of the
- * signals, and of the log. */
+/* Threads besides libuv's: those that prepare requests, 2 that render answers, 2 that load models,
+ * one that loads in the background of steps, and those of adapters, of storage, of the signals, and
+ * of the log. */
 #define OTHER_THREADS (2 * PREPARING_THREADS + 9)
 /* For each model that publishes KV events: its own thread and ZeroMQ's two. */
 #define KV_EVENT_THREADS 3

@@ -19,7 +19,8 @@
 struct worker {
     struct worker_pool *pool;
     pthread_t thread;
-    uint64_t owner;    /* of its job */
+    uint64_t owner; /* of its job */
+    const char *subject;
     uint64_t begin_us; /* clock_us() at which its job began; 0 = it has no job */
 };
 
@@ -28,7 +29,7 @@ struct worker_pool {
     uint32_t n_threads, max_waiting;
     uint32_t n_posted; /* jobs whose done() has not been called; the I/O thread's */
     struct worker workers[WORKER_POOL_MAX_THREADS];
-    pthread_mutex_t lock; /* guards the members below, and the workers' owner and begin_us; a
+    pthread_mutex_t lock; /* guards the members below, and the workers' members but `thread`; a
                            * leaf */
     pthread_cond_t posted;
     struct list waiting, done;
@@ -53,8 +54,7 @@ static struct worker_job *take_job(struct worker_pool *p)
     struct worker_job *best = NULL;
     uint32_t fewest = UINT32_MAX;
 
-    list_each(it, &p->waiting)
-    {
+    list_each(it, &p->waiting) {
         struct worker_job *job = list_entry(it, struct worker_job, link);
         const uint32_t n = n_running_of(p, job->owner);
 
@@ -73,6 +73,7 @@ static struct worker_job *take_job(struct worker_pool *p)
 static void run_job(struct worker_pool *p, struct worker *w, struct worker_job *job)
 {
     w->owner = job->owner;
+    w->subject = job->subject != NULL ? job->subject : "";
     w->begin_us = clock_us();
     p->stats.n_running++;
     pthread_mutex_unlock(&p->lock);
@@ -241,13 +242,16 @@ struct worker_pool_stats worker_pool_stats(struct worker_pool *p)
     struct worker_pool_stats stats;
 
     if (p == NULL)
-        return (struct worker_pool_stats){0};
+        return (struct worker_pool_stats){.oldest = ""};
     pthread_mutex_lock(&p->lock);
     stats = p->stats;
+    stats.oldest = "";
     for (uint32_t i = 0; i < p->n_threads; i++)
         if (p->workers[i].begin_us != 0 &&
-            (stats.oldest_us == 0 || p->workers[i].begin_us < stats.oldest_us))
+            (stats.oldest_us == 0 || p->workers[i].begin_us < stats.oldest_us)) {
             stats.oldest_us = p->workers[i].begin_us;
+            stats.oldest = p->workers[i].subject;
+        }
     pthread_mutex_unlock(&p->lock);
     return stats;
 }

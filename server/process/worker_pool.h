@@ -3,7 +3,8 @@
  * Jobs wait in a bounded queue in the order of their posting; a thread takes the first one of the
  * owner with the fewest jobs running, so that long jobs of one owner do not take all threads. The
  * end of a job is reported on the I/O thread. A server has several pools, so that one kind of work
- * does not delay another; plain file writes use libuv's own pool.
+ * does not delay another; plain file writes use libuv's own pool. A pool of one thread runs the
+ * jobs in the order of their posting.
  *
  * A job bounds its own time (core/base/budget.h) and checks `canceled` while it runs.
  *
@@ -30,6 +31,8 @@ struct worker_job {                       /* embedded in the struct that it work
                                            * it may free the job or post it again */
     uint64_t owner;                       /* the job's owner: a hash of the tenant */
     const char *name;                     /* name of done(), for the log; borrowed forever */
+    const char *subject;                  /* what work() may wait for, for /health: "the file of
+                                           * usage"; NULL; borrowed forever */
     atomic_bool canceled;                 /* set by worker_job_cancel() */
     /* private */
     struct list link;
@@ -63,9 +66,10 @@ void worker_job_cancel(struct worker_job *job);
 
 struct worker_pool_stats {
     uint32_t n_waiting, n_running;
-    uint64_t oldest_us;   /* clock_us() at which the job that has been running longest began, or
-                           * 0 */
-    uint64_t busy_us;     /* time that all threads together have spent in jobs since the start */
+    uint64_t oldest_us; /* clock_us() at which the job that has been running longest began, or
+                         * 0 */
+    const char *oldest; /* that job's subject; "": it has none, or no job is running */
+    uint64_t busy_us;   /* time that all threads together have spent in jobs since the start */
     uint64_t n_done;
 };
 struct worker_pool_stats worker_pool_stats(struct worker_pool *p); /* NULL: zeros */

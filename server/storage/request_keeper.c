@@ -1,6 +1,6 @@
-/* server/storage/request_keeper.c - the thread and the timer of request_keeper.h.
+/* server/storage/request_keeper.c - the jobs and the timer of request_keeper.h.
  *
- * One job runs at a time, on a thread of its own: it writes all waiting records, syncs, compacts or
+ * One job at a time runs on the storage thread: it writes all waiting records, syncs, compacts or
  * opens the file. Two buffers alternate: the I/O thread fills `gathers` while the job writes
  * `writes`. request_keeper_pump() picks the next job whenever one ends, a record is added, or the
  * timer ticks.
@@ -154,6 +154,7 @@ static void on_request_keeper_done(struct worker_job *job)
 {
     struct request_keeper *k = list_entry(job, struct request_keeper, job);
 
+    k->has_job = false;
     if (k->log != NULL)
         k->bytes = request_log_bytes(k->log);
     switch (k->task) {
@@ -182,7 +183,9 @@ static void work(struct request_keeper *k, enum request_task task)
     k->job.work = on_request_keeper_work;
     k->job.done = on_request_keeper_done;
     k->job.name = "request_keeper";
-    (void)worker_pool_post(k->pool, &k->job); /* the only job of the pool: there is room */
+    k->job.subject = "the file of requests";
+    k->has_job = true;
+    (void)worker_pool_post(k->opt.storage, &k->job); /* the storage thread has no limit of jobs */
 }
 
 static void write_gathered(struct request_keeper *k)
@@ -197,7 +200,7 @@ static void write_gathered(struct request_keeper *k)
 
 void request_keeper_pump(struct request_keeper *k)
 {
-    if (!worker_pool_is_idle(k->pool) || k->log == NULL || k->is_closed)
+    if (k->has_job || k->log == NULL || k->is_closed)
         return;
     if (k->gathers.len > 0 && !request_keeper_has_failed(k))
         write_gathered(k);
@@ -216,10 +219,9 @@ static void on_keeper_timer(uv_timer_t *timer)
     struct request_keeper *k = timer->data;
     uint32_t n_running = 0;
 
-    if (k->log == NULL && worker_pool_is_idle(k->pool) && !k->is_stopping)
+    if (k->log == NULL && !k->has_job && !k->is_stopping)
         work(k, REQUEST_TASK_OPEN);
-    list_each(it, &k->all)
-    {
+    list_each(it, &k->all) {
         struct kept_request *r = list_entry(it, struct kept_request, link);
 
         if (!r->is_running)
@@ -229,7 +231,7 @@ static void on_keeper_timer(uv_timer_t *timer)
     }
     request_keeper_pump(k);
     if (n_running == 0 && (k->log != NULL || k->is_stopping) && k->gathers.len == 0 &&
-        !k->is_unsynced && worker_pool_is_idle(k->pool))
+        !k->is_unsynced && !k->has_job)
         uv_timer_stop(timer);
 }
 
@@ -255,7 +257,6 @@ struct request_keeper_counts request_keeper_counts(const struct request_keeper *
 int request_keeper_open(struct request_keeper **out, const struct request_keeper_options *options,
                         char *err, size_t err_len)
 {
-    const struct worker_pool_options pool = {.loop = options->loop, .max_waiting = 1};
     struct request_keeper *k = mem_calloc(1, sizeof(*k));
     int rc;
 
@@ -273,9 +274,6 @@ int request_keeper_open(struct request_keeper **out, const struct request_keeper
     uv_unref((uv_handle_t *)&k->timer);
     k->timer.data = k;
     *out = k;
-    rc = worker_pool_create(&k->pool, &pool);
-    if (rc < 0)
-        return snprintf(err, err_len, "the thread of requests_db cannot be set up"), rc;
     rc = request_log_open(&k->log, options->path, &k->saved, &k->n_lost, err, err_len);
     if (rc == ERR_BUSY) {
         log_info("requests", "event=requests_db_is_waited_for");
@@ -288,11 +286,10 @@ int request_keeper_open(struct request_keeper **out, const struct request_keeper
     return 0;
 }
 
-int request_keeper_start(struct request_keeper *k)
+void request_keeper_start(struct request_keeper *k)
 {
     if (k->log == NULL)
         request_keeper_tick(k);
-    return worker_pool_start(k->pool, 1);
 }
 
 void request_keeper_on_saved(struct request_keeper *k,
@@ -330,9 +327,8 @@ void request_keeper_put_off(struct request_keeper *k)
 
 bool request_keeper_is_idle(const struct request_keeper *k)
 {
-    return k == NULL ||
-           (worker_pool_is_idle(k->pool) &&
-            (k->log == NULL || k->failed_us > 0 || (k->gathers.len == 0 && !k->is_unsynced)));
+    return k == NULL || (!k->has_job && (k->log == NULL || k->failed_us > 0 ||
+                                         (k->gathers.len == 0 && !k->is_unsynced)));
 }
 
 bool request_keeper_is_open(const struct request_keeper *k)
@@ -346,7 +342,6 @@ void request_keeper_stop(struct request_keeper *k)
         return;
     k->is_closed = true;
     uv_close((uv_handle_t *)&k->timer, NULL);
-    worker_pool_stop(k->pool);
 }
 
 void request_keeper_close(struct request_keeper **keeper)
@@ -355,10 +350,12 @@ void request_keeper_close(struct request_keeper **keeper)
 
     if (k == NULL)
         return;
-    worker_pool_destroy(&k->pool);
-    list_each(it, &k->all) kept_request_forget(list_entry(it, struct kept_request, link));
-    list_each(it, &k->waiting) mem_free(list_entry(it, struct request_waiter, link));
-    list_each(it, &k->written) mem_free(list_entry(it, struct request_waiter, link));
+    list_each(it, &k->all)
+        kept_request_forget(list_entry(it, struct kept_request, link));
+    list_each(it, &k->waiting)
+        mem_free(list_entry(it, struct request_waiter, link));
+    list_each(it, &k->written)
+        mem_free(list_entry(it, struct request_waiter, link));
     request_log_close(&k->log);
     saved_requests_release(&k->saved);
     buf_release(&k->gathers);

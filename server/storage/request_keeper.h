@@ -1,7 +1,8 @@
 /* server/storage/request_keeper.h - requests that outlive the process: records their beginnings,
  * tokens and ends in a file, and returns those of an earlier process.
  *
- * Records are passed to a thread that appends all waiting ones at once to the log (request_log.h).
+ * Records are passed to the storage thread, which appends all waiting ones at once to the log
+ * (request_log.h).
  * A request begins only after its first record was written, so that a kill loses no request that a
  * client knows. Tokens are written a few times a second: those that were not are computed again,
  * with the same bits. The file is synced within a second.
@@ -23,9 +24,11 @@
 
 struct kept_request;
 struct request_keeper; /* NULL: no requests are kept */
+struct worker_pool;
 
 struct request_keeper_options {
     uv_loop_t *loop;
+    struct worker_pool *storage; /* the storage thread, which appends the records */
     const char *path;
     uint64_t max_bytes; /* most bytes of the file; when it is full, new requests are not kept */
 };
@@ -33,8 +36,8 @@ struct request_keeper_options {
 /* Open the keeper. A negative ERR_*, with a sentence: the file cannot be used. */
 int request_keeper_open(struct request_keeper **out, const struct request_keeper_options *options,
                         char *err, size_t err_len);
-/* Start the keeper's thread. */
-int request_keeper_start(struct request_keeper *k);
+/* Wait for the file if another process has it; called when the loop will run. */
+void request_keeper_start(struct request_keeper *k);
 /* Call `saved` once with the requests of the file, when the file is open: perhaps immediately. */
 void request_keeper_on_saved(struct request_keeper *k,
                              void (*saved)(void *ud, struct saved_requests *saved /* takes */),

@@ -1,5 +1,5 @@
 /* server/storage/request_keeper_impl.h - shared by the files of request_keeper.h: request_keeper.c
- * has the thread and the file, kept_request.c the requests and their records.
+ * has the jobs and the file, kept_request.c the requests and their records.
  *
  * Thread: the loop's, except for the members that the job uses while it runs.
  * Memory: as request_keeper.h says.
@@ -42,17 +42,16 @@ struct request_waiter { /* waits for the request's first record */
 struct request_keeper {
     struct request_keeper_options opt;
     struct request_log *log; /* NULL: another process has the file */
-    struct worker_pool *pool;
     struct worker_job job;
+    bool has_job; /* `job` is posted */
     enum request_task task;
     bool is_stopping, has_put_off, is_closed;
     int rc, reason; /* of the job, with errno; below: the log that it opened */
     struct request_log *opened;
     uint64_t n_opened_lost;
     uv_timer_t timer;
-    struct list all; /* struct kept_request */
-    struct list waiting,
-        written; /* struct request_waiter: for records in `gathers`, in `writes` */
+    struct list all;              /* struct kept_request */
+    struct list waiting, written; /* struct request_waiter: for records in `gathers`, in `writes` */
     struct buf gathers, writes;
     uint64_t next_number;
     uint64_t bytes, garbage; /* of the file; of records that are gone */

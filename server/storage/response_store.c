@@ -175,7 +175,8 @@ static int count_dropped(struct response_store *s, int rc)
     return rc < 0 ? rc : n;
 }
 
-/* Delete responses that are too old, then the oldest until the size fits, never `last` (or ""). */
+/* Delete up to 64 responses that are too old, then the oldest until the size fits, never `last` (or
+ * ""). */
 static int prune(struct response_store *s, const char *last, struct api_error *e)
 {
     int64_t bytes = 0;

@@ -1,6 +1,6 @@
 /* server/storage/usage_keeper.c - see usage_keeper.h.
  *
- * The file is one table whose key is day and owner. One job at a time, on a thread of its own,
+ * The file is one table whose key is day and owner. One job at a time, on the storage thread,
  * replaces the rows that have changed, so that saving a row twice does no harm; all rows of a job
  * are one transaction. A row counts as saved when the job takes its copy; if the job fails,
  * usage_ledger_give_back() marks the rows again. The ledger's callback starts a one-shot timer, so
@@ -59,8 +59,9 @@ static const struct sql_store_form form = {
 struct usage_keeper {
     struct usage_ledger *ledger;
     struct sql_store sql;
-    struct worker_pool *pool;
+    struct worker_pool *storage;
     struct worker_job job;
+    bool has_job; /* `job` is posted */
     uv_timer_t timer;
     bool has_failed;
     int rc; /* result of the job */
@@ -130,6 +131,7 @@ static void on_usage_keeper_done(struct worker_job *job)
     struct usage_keeper *k = list_entry(job, struct usage_keeper, job);
     char quoted[400];
 
+    k->has_job = false;
     if (k->rc < 0)
         usage_ledger_give_back(k->ledger, k->taken, k->n);
     if (k->rc < 0 && !k->has_failed)
@@ -144,7 +146,7 @@ static void on_usage_keeper_done(struct worker_job *job)
 
 static void save(struct usage_keeper *k)
 {
-    if (!worker_pool_is_idle(k->pool))
+    if (k->has_job)
         return;
     k->n = usage_ledger_take_unsaved(k->ledger, k->taken, USAGE_SAVE_ROWS);
     if (k->n == 0)
@@ -155,7 +157,9 @@ static void save(struct usage_keeper *k)
     k->job.work = on_usage_keeper_work;
     k->job.done = on_usage_keeper_done;
     k->job.name = "usage_keeper";
-    (void)worker_pool_post(k->pool, &k->job); /* the only job of the pool: there is room */
+    k->job.subject = "the file of usage";
+    k->has_job = true;
+    (void)worker_pool_post(k->storage, &k->job); /* the storage thread has no limit of jobs */
 }
 
 /* ---- the timer ---- */
@@ -168,7 +172,7 @@ static void on_usage_timer(uv_timer_t *timer)
 
 static void wait_for(struct usage_keeper *k, uint64_t ms)
 {
-    if (worker_pool_is_idle(k->pool) && !uv_is_closing((uv_handle_t *)&k->timer) &&
+    if (!k->has_job && !uv_is_closing((uv_handle_t *)&k->timer) &&
         !uv_is_active((uv_handle_t *)&k->timer))
         uv_timer_start(&k->timer, on_usage_timer, ms, 0);
 }
@@ -186,12 +190,7 @@ bool usage_keeper_is_saved(struct usage_keeper *k)
         return true;
     if (!k->has_failed)
         save(k);
-    return worker_pool_is_idle(k->pool);
-}
-
-uint64_t usage_keeper_oldest_us(struct usage_keeper *k)
-{
-    return k != NULL ? worker_pool_stats(k->pool).oldest_us : 0;
+    return !k->has_job;
 }
 
 uint64_t usage_keeper_n_lost(const struct usage_keeper *k)
@@ -201,10 +200,9 @@ uint64_t usage_keeper_n_lost(const struct usage_keeper *k)
 
 /* ---- life ---- */
 
-int usage_keeper_open(struct usage_keeper **out, uv_loop_t *loop, struct usage_ledger *ledger,
-                      const char *path, char *err, size_t err_len)
+int usage_keeper_open(struct usage_keeper **out, uv_loop_t *loop, struct worker_pool *storage,
+                      struct usage_ledger *ledger, const char *path, char *err, size_t err_len)
 {
-    const struct worker_pool_options pool = {.loop = loop, .max_waiting = 1};
     struct usage_keeper *k = mem_calloc(1, sizeof(*k));
     int rc;
 
@@ -212,6 +210,7 @@ int usage_keeper_open(struct usage_keeper **out, uv_loop_t *loop, struct usage_l
     if (k == NULL)
         return snprintf(err, err_len, "no memory for the usage"), ERR_NOMEM;
     k->ledger = ledger;
+    k->storage = storage;
     uv_timer_init(loop, &k->timer);
     k->timer.data = k;
     *out = k;
@@ -221,28 +220,15 @@ int usage_keeper_open(struct usage_keeper **out, uv_loop_t *loop, struct usage_l
         if (rc < 0)
             snprintf(err, err_len, "'%.200s': %s", path, k->error.message);
     }
-    if (rc == 0) {
-        rc = worker_pool_create(&k->pool, &pool);
-        if (rc < 0)
-            snprintf(err, err_len, "the thread of the usage cannot be set up");
-    }
     if (rc == 0)
         usage_ledger_on_change(ledger, on_change, k);
     return rc;
 }
 
-int usage_keeper_start(struct usage_keeper *k)
-{
-    return worker_pool_start(k->pool, 1);
-}
-
 void usage_keeper_stop(struct usage_keeper *k)
 {
-    if (k == NULL)
-        return;
-    if (!uv_is_closing((uv_handle_t *)&k->timer))
+    if (k != NULL && !uv_is_closing((uv_handle_t *)&k->timer))
         uv_close((uv_handle_t *)&k->timer, NULL);
-    worker_pool_stop(k->pool);
 }
 
 void usage_keeper_close(struct usage_keeper **keeper)
@@ -252,7 +238,6 @@ void usage_keeper_close(struct usage_keeper **keeper)
     if (k == NULL)
         return;
     usage_ledger_on_change(k->ledger, NULL, NULL);
-    worker_pool_destroy(&k->pool);
     sql_store_close(&k->sql);
     mem_free(k);
     *keeper = NULL;

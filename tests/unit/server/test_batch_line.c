@@ -65,8 +65,8 @@ static void test_seeds(void **state)
 /* The same line of the same batch has the same seed; another line another one. */
 static void test_seeds_follow(void **state)
 {
-    static const char text[] = "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"" CHAT
-                               "\",\"body\":{}}";
+    static const char text[] =
+        "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"" CHAT "\",\"body\":{}}";
     struct batch_line a, b, other_line, other_batch;
     struct batch_line_error e;
 
@@ -172,8 +172,7 @@ static FILE *make_input(unsigned n, char path[64])
     assert_non_null(f);
     for (unsigned i = 0; i < n; i++)
         fprintf(f,
-                "%s{\"custom_id\":\"%u\",\"method\":\"POST\",\"url\":\"" CHAT
-                "\",\"body\":{}}\r\n",
+                "%s{\"custom_id\":\"%u\",\"method\":\"POST\",\"url\":\"" CHAT "\",\"body\":{}}\r\n",
                 i % 3 == 0 ? " \n" : "", i);
     fflush(f);
     return f;
@@ -230,6 +229,20 @@ struct files {
     struct batch_files_options o;
 };
 
+/* Find all lines that have answers; returns the number of calls. */
+static unsigned find_all(struct batch_files *f)
+{
+    char err[300];
+    unsigned n = 1;
+    int rc;
+
+    for (; (rc = batch_files_find_done(f, err, sizeof(err))) > 0; n++)
+        ;
+    if (rc < 0)
+        fail_msg("%s", err);
+    return n;
+}
+
 static struct batch_files *open_files(const struct files *x)
 {
     struct batch_files *f;
@@ -237,6 +250,7 @@ static struct batch_files *open_files(const struct files *x)
 
     if (batch_files_open(&f, &x->o, err, sizeof(err)) < 0)
         fail_msg("%s", err);
+    find_all(f);
     return f;
 }
 
@@ -358,13 +372,57 @@ static void test_foreign_answers(void **state)
     unlink(x.out);
 }
 
+/* No call reads much more than BATCH_FILES_AT_ONCE bytes of answers, or of lines that have one. */
+static void test_large_files(void **state)
+{
+    enum { N = 80000 };
+    struct files x = {.o = {.endpoint = CHAT, .seed = SEED, .n_lines = N, .max_line = 1000}};
+    uint32_t n[BATCH_N_KINDS] = {N};
+    struct buf pieces[BATCH_N_KINDS], body;
+    struct batch_files *f;
+    struct batch_line line;
+    char err[300];
+    int n_again = 0, rc;
+
+    (void)state;
+    fclose(make_input(N, x.in));
+    snprintf(x.out, sizeof(x.out), "/tmp/quire-batch-out-%d", (int)getpid());
+    unlink(x.out);
+    x.o.input = x.in;
+    x.o.answers[BATCH_OUTPUT] = x.out;
+    x.o.ends[BATCH_OUTPUT] = UINT64_MAX;
+    f = open_files(&x);
+    buf_init(&body, 100);
+    buf_add_str(&body, "{}");
+    for (int k = 0; k < BATCH_N_KINDS; k++)
+        buf_init(&pieces[k], (size_t)64 << 20);
+    while (batch_files_read(f, &line, err, sizeof(err)) == 1) {
+        batch_line_answer(&line, SEED, 200, &body, &pieces[BATCH_OUTPUT]);
+        batch_line_release(&line);
+    }
+    assert_int_equal(batch_files_append(f, pieces, n, err, sizeof(err)), 0);
+    batch_files_close(&f);
+    assert_int_equal(batch_files_open(&f, &x.o, err, sizeof(err)), 0);
+    assert_int_equal(find_all(f), 1 + pieces[BATCH_OUTPUT].len / BATCH_FILES_AT_ONCE + 1);
+    assert_int_equal(batch_files_progress(f).n_done[BATCH_OUTPUT], N);
+    while ((rc = batch_files_read(f, &line, err, sizeof(err))) == ERR_AGAIN)
+        n_again++;
+    assert_int_equal(rc, 0);
+    assert_int_equal(n_again, 1); /* the input has between 4 and 8 MiB */
+    batch_files_close(&f);
+    buf_release(&pieces[BATCH_OUTPUT]);
+    buf_release(&body);
+    unlink(x.in);
+    unlink(x.out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_seeds),   cmocka_unit_test(test_seeds_follow),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_check),   cmocka_unit_test(test_files),
-        cmocka_unit_test(test_foreign_answers),
+        cmocka_unit_test(test_seeds),           cmocka_unit_test(test_seeds_follow),
+        cmocka_unit_test(test_refused),         cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_check),           cmocka_unit_test(test_files),
+        cmocka_unit_test(test_foreign_answers), cmocka_unit_test(test_large_files),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

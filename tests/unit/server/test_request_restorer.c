@@ -12,6 +12,7 @@
 
 #include "core/base/log.h"
 #include "server/storage/request_log.h"
+#include "server/process/worker_pool.h"
 #include "server/storage/request_restorer.h"
 
 #include <unistd.h>
@@ -88,14 +89,18 @@ static void test_names(void **state)
 {
     struct request_restorer_options o = {.find_key = no_key};
     struct request_restorer *r;
+    struct worker_pool *storage;
     struct request_keeper *k;
     uv_loop_t loop;
     (void)state;
 
     write_requests();
     uv_loop_init(&loop);
-    const struct request_keeper_options keeper = {&loop, path, 1 << 20};
+    const struct worker_pool_options pool = {.loop = &loop, .n_threads = 1, .max_waiting = 1};
+    struct request_keeper_options keeper = {.loop = &loop, .path = path, .max_bytes = 1 << 20};
 
+    assert_int_equal(worker_pool_create(&storage, &pool), 0);
+    keeper.storage = storage;
     assert_int_equal(request_keeper_open(&k, &keeper, err, sizeof(err)), 0);
     o.loop = &loop;
     o.keeper = k;
@@ -105,8 +110,10 @@ static void test_names(void **state)
     assert_true(request_restorer_expects(r, "bob", NULL, "any")); /* of the next process */
     request_restorer_stop(r);
     request_keeper_stop(k);
+    worker_pool_stop(storage);
     uv_run(&loop, UV_RUN_DEFAULT);
     request_restorer_destroy(&r);
+    worker_pool_destroy(&storage);
     request_keeper_close(&k);
     assert_int_equal(uv_loop_close(&loop), 0);
 }

@@ -120,10 +120,13 @@ static void too_many_are_refused(void **state)
     a = make(&w, 0, true), b = make(&w, 0, false), c = make(&w, 0, false);
     assert_int_equal(worker_pool_stats(w.pool).oldest_us, 0);
     assert_true(worker_pool_is_idle(w.pool) && worker_pool_is_idle(NULL));
+    a.job.subject = "the file";
+    assert_string_equal(worker_pool_stats(w.pool).oldest, "");
     assert_int_equal(worker_pool_post(w.pool, &a.job), 0);
     assert_false(worker_pool_is_idle(w.pool));
     sem_wait(&w.began);
     assert_int_not_equal(worker_pool_stats(w.pool).oldest_us, 0);
+    assert_string_equal(worker_pool_stats(w.pool).oldest, "the file");
     assert_int_equal(worker_pool_post(w.pool, &b.job), 0);
     assert_int_equal(worker_pool_post(w.pool, &c.job), ERR_AGAIN);
     sem_post(&w.go_on);
