@@ -18,7 +18,7 @@
 #include "kvcache/swap_store.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/drafts/draft_learner.h"
-#include "scheduler/engine_drafter.h"
+#include "scheduler/drafts/engine_drafter.h"
 #include "scheduler/engine_arbiter.h"
 #include "scheduler/journal.h"
 #include "scheduler/plan_batch.h"

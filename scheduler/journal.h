@@ -46,7 +46,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 
 #define JOURNAL_BYTES ((size_t)8 << 20) /* a prompt of a million tokens fits into one line */
 

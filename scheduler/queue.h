@@ -20,7 +20,7 @@
 
 #include "core/base/hist.h"
 #include "scheduler/drafts/drafter.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 #include "scheduler/snapshot.h"
 #include "scheduler/usage.h"
 

@@ -78,7 +78,8 @@
 #include "scheduler/drafts/draft_model.h"
 #include "scheduler/drafts/drafter.h"
 #include "scheduler/queue.h"
-#include "scheduler/request.h"
+#include "scheduler/request/plan_item.h"
+#include "scheduler/request/request.h"
 #include "scheduler/snapshot.h"
 
 #define SCHED_MIN_CHUNK 16 /* prompt rows granted in any step, so that every prompt ends */
@@ -131,21 +132,6 @@ static inline uint64_t sched_room_ns(uint64_t target_us, uint64_t used_ns)
 
     return used_ns < half ? 2 * half - used_ns : half;
 }
-
-struct plan_item {
-    struct request *request;   /* its ids[first .. first + n) are computed in this step */
-    uint32_t slot;             /* the sequence's slot, stable while it runs */
-    uint32_t first, n;
-    uint32_t n_drafts;         /* number of last rows, whose tokens are guesses: each yields a token
-                                * if its guess and those before it were right */
-    bool wants_token;          /* the last row (before the drafts) yields a token */
-    bool is_begin;             /* no token of the request was computed yet */
-    uint32_t n_discarded;      /* tokens that context shifts have discarded */
-    uint32_t score_from;       /* rows from this position on are to be scored (echo) */
-    const uint32_t *table;     /* block table of the first KV group */
-    uint32_t group_stride;     /* entries from there to the next group's table */
-    uint32_t state;            /* slot of the sequence's recurrent state; 0: the model has none */
-};
 
 struct plan {
     uint64_t step;

@@ -25,7 +25,7 @@
 #include "scheduler/drafts/draft_rates.h"
 #include "scheduler/order.h"
 #include "scheduler/queue.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 #include "scheduler/usage.h"
 
 enum seq_state {

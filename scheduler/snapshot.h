@@ -13,7 +13,7 @@
 
 #include "scheduler/cost_model.h"
 #include "scheduler/drafts/draft_costs.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 
 #define SNAPSHOT_STEPS 128 /* plans that are remembered */
 

@@ -1,9 +1,9 @@
 /* core/grammar/constraint_forced.c - looks ahead along bytes that leave no choice.
  *
- * The grammar drafter (scheduler/grammar_drafter.c) turns these bytes into draft tokens, which the
- * model then verifies; so a wrong guess about white space costs time, never the result. The walk
- * looks at its readings before each byte and continues while there is one way only; a limit on its
- * steps keeps it cheap beside a decode step.
+ * The grammar drafter (scheduler/drafts/grammar_drafter.c) turns these bytes into draft tokens,
+ * which the model then verifies; so a wrong guess about white space costs time, never the result.
+ * The walk looks at its readings before each byte and continues while there is one way only; a
+ * limit on its steps keeps it cheap beside a decode step.
  */
 #include "core/grammar/constraint.h"
 

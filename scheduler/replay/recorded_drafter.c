@@ -6,7 +6,7 @@
  */
 #include "scheduler/replay/recorded_drafter.h"
 
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 
 #include <string.h>
 

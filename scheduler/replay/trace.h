@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "scheduler/replay/simulate.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 
 struct trace_entry;
 struct trace_output;

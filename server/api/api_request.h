@@ -8,7 +8,7 @@
 #define SERVER_API_API_REQUEST_H
 
 #include "core/base/budget.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 #include "server/api/params/params.h"
 #include "server/api/response/choice.h"
 #include "server/api/server_options.h"

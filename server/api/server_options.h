@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 #include "server/process/handover.h"
 #include "server/storage/slot_folder.h"
 

@@ -31,7 +31,7 @@
 #include <stdint.h>
 
 #include "config/weights.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 #include "server/auth/secret.h"
 
 #define KEY_FILE_MAX 4096

@@ -11,7 +11,7 @@
 #include "core/base/hash_index.h"
 #include "core/base/mem.h"
 #include "core/base/name_copy.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 
 #include <string.h>
 

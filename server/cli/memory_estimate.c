@@ -14,7 +14,7 @@
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_store.h"
 #include "kvcache/state_store.h"
-#include "scheduler/drafts/history_lookup.h"
+#include "scheduler/request/history_lookup.h"
 #include "server/engine_io/block_store.h"
 #include "server/models/instance.h"
 #include "server/models/instance_draft.h"

@@ -18,7 +18,7 @@
 #include "core/tokenizer/tokenizer.h"
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_store.h"
-#include "scheduler/draft_runner.h"
+#include "scheduler/drafts/draft_runner.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "core/base/json.h"
-#include "scheduler/engine_drafter.h"
+#include "scheduler/drafts/engine_drafter.h"
 #include "server/api/api_request.h"
 #include "server/api/body_scan.h"
 #include "server/api/text_endpoints.h"

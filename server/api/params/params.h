@@ -17,7 +17,7 @@
 #include "core/base/buf.h"
 #include "core/base/json.h"
 #include "core/base/name_list.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 #include "server/adapters/adapter_set.h"
 #include "server/api/params/constraint_spec.h"
 #include "server/api/params/context_edits.h"

@@ -10,7 +10,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/tokenizer/tokenizer.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 #include "server/api/params/params_impl.h"
 
 #include <stdio.h>

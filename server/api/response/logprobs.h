@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "core/base/buf.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 
 struct tokenizer;
 

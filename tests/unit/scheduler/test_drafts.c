@@ -15,10 +15,10 @@
 #include "scheduler/drafts/draft_account.h"
 #include "scheduler/drafts/draft_model.h"
 #include "scheduler/drafts/draft_rates.h"
-#include "scheduler/lookup_drafter.h"
-#include "scheduler/drafts/prediction.h"
-#include "scheduler/drafts/token_lookup.h"
-#include "scheduler/request.h"
+#include "scheduler/drafts/lookup_drafter.h"
+#include "scheduler/request/prediction.h"
+#include "scheduler/request/token_lookup.h"
+#include "scheduler/request/request.h"
 #include "tests/fixtures/random.h"
 
 #define MAX 4000

@@ -13,8 +13,8 @@
 #include "core/grammar/gbnf.h"
 #include "core/grammar/grammar.h"
 #include "core/grammar/token_trie.h"
-#include "scheduler/grammar_drafter.h"
-#include "scheduler/request.h"
+#include "scheduler/drafts/grammar_drafter.h"
+#include "scheduler/request/request.h"
 
 #define N_PROMPT 4
 

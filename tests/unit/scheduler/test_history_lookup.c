@@ -1,5 +1,5 @@
 /* tests/unit/scheduler/test_history_lookup.c - earlier answers against a plain list of them
- * (scheduler/drafts/history_lookup.h). */
+ * (scheduler/request/history_lookup.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "core/base/err.h"
-#include "scheduler/drafts/history_lookup.h"
-#include "scheduler/drafts/token_lookup.h"
+#include "scheduler/request/history_lookup.h"
+#include "scheduler/request/token_lookup.h"
 #include "tests/fixtures/failing_memory.h"
 #include "tests/fixtures/random.h"
 

@@ -1,5 +1,5 @@
 /* tests/unit/scheduler/test_token_counts.c - counted tokens against an array
- * (scheduler/token_counts.h). */
+ * (scheduler/request/token_counts.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "scheduler/token_counts.h"
+#include "scheduler/request/token_counts.h"
 #include "tests/fixtures/random.h"
 
 #define N_VOCAB 5000

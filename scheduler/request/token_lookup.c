@@ -1,11 +1,11 @@
-/* scheduler/drafts/token_lookup.c - see token_lookup.h.
+/* scheduler/request/token_lookup.c - see token_lookup.h.
  *
  * A hash table of chains: `heads` has the latest position of each hash of two tokens, and `before`
  * links a position to the one before it with the same hash. Different pairs may share a chain,
  * which is why a match is compared token by token and one of fewer than two tokens is none. A text
  * only grows (until a clear), so positions are entered once and never removed.
  */
-#include "scheduler/drafts/token_lookup.h"
+#include "scheduler/request/token_lookup.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-/* scheduler/injected_drafter.h - random guesses, to test that wrong guesses change no answer
+/* scheduler/drafts/injected_drafter.h - random guesses, to test that wrong guesses change no answer
  * (QUIRE_DEBUG_DRAFTS, see engine_drafter.h). A release build makes none.
  *
  * Thread: engine thread only. Memory: none.
  */
-#ifndef SCHEDULER_INJECTED_DRAFTER_H
-#define SCHEDULER_INJECTED_DRAFTER_H
+#ifndef SCHEDULER_DRAFTS_INJECTED_DRAFTER_H
+#define SCHEDULER_DRAFTS_INJECTED_DRAFTER_H
 
 #include <stdint.h>
 

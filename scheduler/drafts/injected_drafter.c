@@ -1,14 +1,14 @@
-/* scheduler/injected_drafter.c - see injected_drafter.h.
+/* scheduler/drafts/injected_drafter.c - see injected_drafter.h.
  *
  * In debug builds only. Random numbers come from a seed and a counter, so a test that fails with
  * SEED:N fails again. Wrong guesses exercise what real drafters rarely cause: undoing blocks and
  * recurrent states after a rejected token.
  */
-#include "scheduler/injected_drafter.h"
+#include "scheduler/drafts/injected_drafter.h"
 
 #ifdef QUIRE_DEBUG
 #include "core/runtime/random.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 
 #include <stdio.h>
 #include <stdlib.h>

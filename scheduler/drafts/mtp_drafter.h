@@ -1,4 +1,4 @@
-/* scheduler/mtp_drafter.h - a draft model (drafts/draft_model.h) whose guesses the multi-token
+/* scheduler/drafts/mtp_drafter.h - a draft model (draft_model.h) whose guesses the multi-token
  * prediction layer in the model's own file makes (runner_guess()).
  *
  * The layer takes texts in as the model's steps compute them, so take_in() has nothing to do: the
@@ -9,8 +9,8 @@
  * Thread: engine thread only; batches run on the runner's pool.
  * Memory: taken at creation.
  */
-#ifndef SCHEDULER_MTP_DRAFTER_H
-#define SCHEDULER_MTP_DRAFTER_H
+#ifndef SCHEDULER_DRAFTS_MTP_DRAFTER_H
+#define SCHEDULER_DRAFTS_MTP_DRAFTER_H
 
 #include <stddef.h>
 #include <stdint.h>

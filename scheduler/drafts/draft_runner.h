@@ -1,4 +1,5 @@
-/* scheduler/draft_runner.h - a draft model from a file of its own, with its own runner and cache.
+/* scheduler/drafts/draft_runner.h - a draft model from a file of its own, with its own runner and
+ * cache.
  *
  * For each slot of the scheduler it keeps the keys and values of the slot's sequence, in blocks of
  * its own cache, which shares prefixes as the model's cache does. It samples guesses from its own
@@ -12,8 +13,8 @@
  * Thread: engine thread only; batches run on the runner's pool.
  * Memory: taken at creation.
  */
-#ifndef SCHEDULER_DRAFT_RUNNER_H
-#define SCHEDULER_DRAFT_RUNNER_H
+#ifndef SCHEDULER_DRAFTS_DRAFT_RUNNER_H
+#define SCHEDULER_DRAFTS_DRAFT_RUNNER_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
-/* scheduler/draft_stream.h - collects the guesses of a draft model for a stream, token by token.
- * Every kind of draft model (drafts/draft_model.h) passes the tokens that it chose to these
+/* scheduler/drafts/draft_stream.h - collects the guesses of a draft model for a stream, token by
+ * token. Every kind of draft model (draft_model.h) passes the tokens that it chose to these
  * functions.
  *
  * Thread: engine thread only. Memory: none.
  */
-#ifndef SCHEDULER_DRAFT_STREAM_H
-#define SCHEDULER_DRAFT_STREAM_H
+#ifndef SCHEDULER_DRAFTS_DRAFT_STREAM_H
+#define SCHEDULER_DRAFTS_DRAFT_STREAM_H
 
 #include <stdbool.h>
 #include <stddef.h>

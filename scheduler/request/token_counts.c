@@ -1,10 +1,10 @@
-/* scheduler/token_counts.c - see token_counts.h.
+/* scheduler/request/token_counts.c - see token_counts.h.
  *
  * The index of capacity c lies at offset c of one array: growing moves on to the next, still zeroed
  * region instead of allocating, and enters the list again. The list is never sorted or thinned out;
  * a slot of the index holds 1 + the position in the list, so zeroed memory is an empty table.
  */
-#include "scheduler/token_counts.h"
+#include "scheduler/request/token_counts.h"
 
 #include <string.h>
 

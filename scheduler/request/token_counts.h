@@ -1,5 +1,5 @@
-/* scheduler/token_counts.h - counts how often each token occurs in a request's prompt and in its
- * answer, for the penalties.
+/* scheduler/request/token_counts.h - counts how often each token occurs in a request's prompt and
+ * in its answer, for the penalties.
  *
  * The counted tokens are a dense list, in the order of their first appearance: reading it takes as
  * much work as there are different tokens. An open-addressed index finds a token in it; it doubles
@@ -9,8 +9,8 @@
  * Thread: one owner.
  * Memory: token_counts_bytes() of the owner's, zeroed, aligned to 4.
  */
-#ifndef SCHEDULER_TOKEN_COUNTS_H
-#define SCHEDULER_TOKEN_COUNTS_H
+#ifndef SCHEDULER_REQUEST_TOKEN_COUNTS_H
+#define SCHEDULER_REQUEST_TOKEN_COUNTS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* scheduler/drafts/token_lookup.h - searches a text for the last tokens of the same or another
+/* scheduler/request/token_lookup.h - searches a text for the last tokens of the same or another
  * text.
  *
  * The positions of a list of tokens are in chains, by the pair of tokens that ends there. A look-up
@@ -11,8 +11,8 @@
  * Memory: token_lookup_bytes() of the owner's, zeroed, aligned to 4. Of memory that the kernel
  *         hands out by pages only what is in use is ever touched.
  */
-#ifndef SCHEDULER_DRAFTS_TOKEN_LOOKUP_H
-#define SCHEDULER_DRAFTS_TOKEN_LOOKUP_H
+#ifndef SCHEDULER_REQUEST_TOKEN_LOOKUP_H
+#define SCHEDULER_REQUEST_TOKEN_LOOKUP_H
 
 #include <stdbool.h>
 #include <stddef.h>

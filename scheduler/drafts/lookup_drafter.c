@@ -1,13 +1,13 @@
-/* scheduler/lookup_drafter.c - see lookup_drafter.h.
+/* scheduler/drafts/lookup_drafter.c - see lookup_drafter.h.
  *
  * Matches are compared by length, and the prediction wins a tie. The place in the own text is kept
  * as a distance from the end (lookup_distance), so that it advances as the text grows. A guess from
  * own text may copy beyond the last known token: it then reads the tokens just guessed, which
  * repeats a loop.
  */
-#include "scheduler/lookup_drafter.h"
+#include "scheduler/drafts/lookup_drafter.h"
 
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 
 /* Find the best match in the request's own text: the place of the last guess, advanced, or another
  * one that matches longer. */

@@ -1,20 +1,20 @@
-/* scheduler/mtp_drafter.c - see mtp_drafter.h.
+/* scheduler/drafts/mtp_drafter.c - see mtp_drafter.h.
  *
  * The runner keeps the layer's state beside the model's, so there are no slots here: guess()
  * collects the streams that want a guess of each depth and runs one runner_guess() for all of them.
  * n_behind() is 0 or DRAFT_FAR, as the layer's state for a stream is either that of its last step
  * or missing.
  */
-#include "scheduler/mtp_drafter.h"
+#include "scheduler/drafts/mtp_drafter.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/runtime/batch.h"
 #include "core/runtime/runner.h"
-#include "scheduler/draft_stream.h"
-#include "scheduler/request.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/drafts/draft_stream.h"
+#include "scheduler/request/plan_item.h"
+#include "scheduler/request/request.h"
 
 _Static_assert(DRAFT_MAX <= RUNNER_MAX_GUESSES, "the runner can guess as far");
 

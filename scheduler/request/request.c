@@ -1,11 +1,11 @@
-/* scheduler/request.c - see request.h.
+/* scheduler/request/request.c - see request.h.
  *
  * One allocation holds the struct and, after it, all its arrays. measure() computes the size of
  * each array, and place_arrays() hands them out in descending order of alignment, so that no
  * padding is needed. The I/O thread creates requests before it posts them; the engine thread
  * destroys them after their last event was emitted.
  */
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -1,4 +1,4 @@
-/* scheduler/lookup_drafter.h - guesses from the request's own text and its prediction.
+/* scheduler/drafts/lookup_drafter.h - guesses from the request's own text and its prediction.
  *
  * The last tokens are looked up in the prompt and the answer so far, and the guess is what followed
  * there. The place of the last guess is kept as long as it matches as well as any other. While the
@@ -6,8 +6,8 @@
  *
  * Thread: engine thread only. Memory: none.
  */
-#ifndef SCHEDULER_LOOKUP_DRAFTER_H
-#define SCHEDULER_LOOKUP_DRAFTER_H
+#ifndef SCHEDULER_DRAFTS_LOOKUP_DRAFTER_H
+#define SCHEDULER_DRAFTS_LOOKUP_DRAFTER_H
 
 #include "scheduler/drafts/drafter.h"
 

@@ -1,5 +1,5 @@
-/* scheduler/engine_drafter.h - the drafter of an engine: it asks the other drafters and returns the
- * guess with the longest match.
+/* scheduler/drafts/engine_drafter.h - the drafter of an engine: it asks the other drafters and
+ * returns the guess with the longest match.
  *
  * It keeps the answers of requests that have ended, and looks them up too where a request's own
  * text and prediction match less well.
@@ -13,8 +13,8 @@
  * Thread: engine thread only.
  * Memory: taken at creation.
  */
-#ifndef SCHEDULER_ENGINE_DRAFTER_H
-#define SCHEDULER_ENGINE_DRAFTER_H
+#ifndef SCHEDULER_DRAFTS_ENGINE_DRAFTER_H
+#define SCHEDULER_DRAFTS_ENGINE_DRAFTER_H
 
 #include <stddef.h>
 #include <stdint.h>

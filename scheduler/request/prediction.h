@@ -1,4 +1,4 @@
-/* scheduler/drafts/prediction.h - a client's guess at the whole answer (OpenAI's predicted
+/* scheduler/request/prediction.h - a client's guess at the whole answer (OpenAI's predicted
  * outputs).
  *
  * While the answer follows the prediction, the next guess is the prediction's next token. Where the
@@ -12,13 +12,13 @@
  * Thread: the server's until the post, then the engine's, as the rest of a request.
  * Memory: the request's.
  */
-#ifndef SCHEDULER_DRAFTS_PREDICTION_H
-#define SCHEDULER_DRAFTS_PREDICTION_H
+#ifndef SCHEDULER_REQUEST_PREDICTION_H
+#define SCHEDULER_REQUEST_PREDICTION_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "scheduler/drafts/token_lookup.h"
+#include "scheduler/request/token_lookup.h"
 
 #define PREDICTION_FRESH 4 /* at its beginning the prediction counts as a match of so many tokens */
 

@@ -1,14 +1,14 @@
-/* scheduler/drafts/history_lookup.c - see history_lookup.h.
+/* scheduler/request/history_lookup.c - see history_lookup.h.
  *
  * Answers are in a ring of tokens. Each slot is in a chain of the slots at which the same three
  * tokens end; a chain leads from newer to older slots. Overwriting a slot does not unlink it: where
  * a link leads to a newer slot, that slot was overwritten since, and the walk ends.
  */
-#include "scheduler/drafts/history_lookup.h"
+#include "scheduler/request/history_lookup.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "scheduler/drafts/token_lookup.h"
+#include "scheduler/request/token_lookup.h"
 
 #include <assert.h>
 

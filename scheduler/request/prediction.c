@@ -1,11 +1,11 @@
-/* scheduler/drafts/prediction.c - see prediction.h.
+/* scheduler/request/prediction.c - see prediction.h.
  *
  * `at` points at the prediction's next token. prediction_take() advances it by one as long as the
  * answer follows the prediction, and otherwise looks the answer's last tokens up in it
  * (token_lookup.h). It is called for every token of the answer, so `accepted` is the same under any
  * load, whether drafts are computed or not.
  */
-#include "scheduler/drafts/prediction.h"
+#include "scheduler/request/prediction.h"
 
 size_t prediction_bytes(uint32_t n)
 {

@@ -1,4 +1,4 @@
-/* scheduler/grammar_drafter.c - see grammar_drafter.h.
+/* scheduler/drafts/grammar_drafter.c - see grammar_drafter.h.
  *
  * `state` is a copy of the request's constraint that is ahead of it by the guessed tokens; the
  * request's own constraint is never changed. Two sources alternate: looked-up tokens as long as the
@@ -6,12 +6,12 @@
  * step through the constraint counts as work, and MAX_WORK ends a guess, because a large grammar
  * can cost more than the step that it saves.
  */
-#include "scheduler/grammar_drafter.h"
+#include "scheduler/drafts/grammar_drafter.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/grammar/constraint.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 
 #include <string.h>
 

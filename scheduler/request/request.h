@@ -1,5 +1,5 @@
-/* scheduler/request.h - a request as the engine knows it: what the client asked for, which never
- * changes, and room for its tokens.
+/* scheduler/request/request.h - a request as the engine knows it: what the client asked for, which
+ * never changes, and room for its tokens.
  *
  * The server fills it, posts it, and knows it by id from then on. Everything that a request will
  * ever need is allocated here, before the post, so that the engine allocates nothing: `ids` has
@@ -18,8 +18,8 @@
  * Memory: one allocation, freed by request_destroy(): the engine calls it at the request's
  * EVENT_END.
  */
-#ifndef SCHEDULER_REQUEST_H
-#define SCHEDULER_REQUEST_H
+#ifndef SCHEDULER_REQUEST_REQUEST_H
+#define SCHEDULER_REQUEST_REQUEST_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,10 +28,10 @@
 #include "core/runtime/batch.h"
 #include "core/runtime/thought.h"
 #include "kvcache/kv_manager.h"
-#include "scheduler/drafts/history_lookup.h"
-#include "scheduler/drafts/prediction.h"
-#include "scheduler/drafts/token_lookup.h"
-#include "scheduler/token_counts.h"
+#include "scheduler/request/history_lookup.h"
+#include "scheduler/request/prediction.h"
+#include "scheduler/request/token_lookup.h"
+#include "scheduler/request/token_counts.h"
 
 enum priority { PRIORITY_LOW = 0, PRIORITY_NORMAL, PRIORITY_HIGH, PRIORITY_CRITICAL };
 #define PRIORITY_COUNT 4
@@ -84,7 +84,7 @@ struct request {
     uint32_t n_discard;   /* and discards the n_discard after them; 1 to max_known - 1 - n_keep */
     uint32_t min_tokens;  /* before so many tokens no end-of-generation token or stop id ends it */
     bool ignore_eos;      /* end-of-generation tokens do not end it */
-    bool drafts;          /* its next tokens may be guessed (drafts/drafter.h) */
+    bool drafts;          /* its next tokens may be guessed (scheduler/drafts/drafter.h) */
     bool score_prompt;    /* EVENT_SCORE for prompt tokens 1 .. n_prompt-1 */
     bool reports_progress; /* EVENT_PROGRESS before the first step, and after each step that
                             * computes prompt tokens */
@@ -134,7 +134,7 @@ struct request_size {
     uint32_t n_prompt, max_tokens, n_bias;
     uint32_t max_known; /* 0 or too large: n_prompt + max_tokens */
     bool penalties; /* at least one of the three penalties is on */
-    bool drafts;    /* its next tokens may be guessed (drafts/drafter.h) */
+    bool drafts;    /* its next tokens may be guessed (scheduler/drafts/drafter.h) */
     uint32_t n_prediction; /* tokens of the prediction */
     uint32_t n_message;    /* tokens of the message that ends a thought, at most
                             * REQUEST_MAX_MESSAGE */

@@ -1,5 +1,5 @@
-/* scheduler/grammar_drafter.h - guesses for an answer under a constraint: tokens of other drafters
- * as far as the constraint allows them, and text for which the constraint leaves only one
+/* scheduler/drafts/grammar_drafter.h - guesses for an answer under a constraint: tokens of other
+ * drafters as far as the constraint allows them, and text for which the constraint leaves only one
  * continuation, like keys and punctuation of JSON.
  *
  * A guess is made token by token. While a look-up matches, its tokens are taken: they spell forced
@@ -9,11 +9,11 @@
  * Thread: engine thread only.
  * Memory: taken at creation.
  */
-#ifndef SCHEDULER_GRAMMAR_DRAFTER_H
-#define SCHEDULER_GRAMMAR_DRAFTER_H
+#ifndef SCHEDULER_DRAFTS_GRAMMAR_DRAFTER_H
+#define SCHEDULER_DRAFTS_GRAMMAR_DRAFTER_H
 
 #include "scheduler/drafts/drafter.h"
-#include "scheduler/lookup_drafter.h"
+#include "scheduler/drafts/lookup_drafter.h"
 
 struct grammar_drafter;
 

@@ -1,4 +1,4 @@
-/* scheduler/drafts/history_lookup.h - searches earlier answers for the last tokens of a text.
+/* scheduler/request/history_lookup.h - searches earlier answers for the last tokens of a text.
  *
  * A ring of tokens holds the answers of an engine's requests; a new one overwrites the oldest.
  * Positions are in chains by the three tokens that end there and the answer's salt. A look-up
@@ -12,8 +12,8 @@
  * Thread: one owner.
  * Memory: taken at creation, history_lookup_bytes(); of that only what is in use is ever touched.
  */
-#ifndef SCHEDULER_DRAFTS_HISTORY_LOOKUP_H
-#define SCHEDULER_DRAFTS_HISTORY_LOOKUP_H
+#ifndef SCHEDULER_REQUEST_REQUEST_HISTORY_LOOKUP_H
+#define SCHEDULER_REQUEST_REQUEST_HISTORY_LOOKUP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* scheduler/draft_stream.c - see draft_stream.h.
+/* scheduler/drafts/draft_stream.c - see draft_stream.h.
  *
  * draft_runner and mtp_drafter call these for each token that their model chose. A guess is written
  * into the request's ids after the known tokens, where the next batch reads it as input. The
@@ -6,10 +6,10 @@
  * draft_stream_end() sets the sum below it, so that one comparison in draft_stream_wants() serves
  * all ends.
  */
-#include "scheduler/draft_stream.h"
+#include "scheduler/drafts/draft_stream.h"
 
-#include "scheduler/request.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/request/plan_item.h"
+#include "scheduler/request/request.h"
 
 #define LEAST_LOGPROB (-2.3f) /* guesses end where together they are less likely than a tenth */
 

@@ -1,4 +1,4 @@
-/* scheduler/engine_drafter.c - see engine_drafter.h.
+/* scheduler/drafts/engine_drafter.c - see engine_drafter.h.
  *
  * sched_plan() calls propose() for each decoding sequence. Injected guesses (debug builds) come
  * first; a request with a constraint goes to the grammar drafter, which calls find_guess() back for
@@ -7,15 +7,15 @@
  * which it searches only while the first two could be beaten. Finally the guess is cut before the
  * first token that would end the generation.
  */
-#include "scheduler/engine_drafter.h"
+#include "scheduler/drafts/engine_drafter.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
-#include "scheduler/drafts/history_lookup.h"
-#include "scheduler/grammar_drafter.h"
-#include "scheduler/injected_drafter.h"
-#include "scheduler/lookup_drafter.h"
-#include "scheduler/request.h"
+#include "scheduler/request/history_lookup.h"
+#include "scheduler/drafts/grammar_drafter.h"
+#include "scheduler/drafts/injected_drafter.h"
+#include "scheduler/drafts/lookup_drafter.h"
+#include "scheduler/request/request.h"
 
 #define PROMPT_KEPT 16 /* tokens of the prompt's end that are kept with an answer, so that its
                         * beginning is found too */

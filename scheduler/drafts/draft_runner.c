@@ -1,4 +1,4 @@
-/* scheduler/draft_runner.c - see draft_runner.h.
+/* scheduler/drafts/draft_runner.c - see draft_runner.h.
  *
  * A slot of the scheduler has a slot here, with a block table in the draft model's own cache.
  * guess() runs one batch for each depth: each stream adds the rows that its slot lacks, and its
@@ -7,7 +7,7 @@
  * truncates the slot at the first difference. When the cache is full, grow_slot() takes the blocks
  * of the slot that was used longest ago.
  */
-#include "scheduler/draft_runner.h"
+#include "scheduler/drafts/draft_runner.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -16,9 +16,9 @@
 #include "core/runtime/runner.h"
 #include "kvcache/kv_manager.h"
 #include "kvcache/kv_move.h"
-#include "scheduler/draft_stream.h"
-#include "scheduler/request.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/drafts/draft_stream.h"
+#include "scheduler/request/plan_item.h"
+#include "scheduler/request/request.h"
 
 #include <assert.h>
 
