@@ -1,6 +1,6 @@
 /* core/formats/hf_folder.c - see hf_folder.h.
  *
- * Files are read whole, with a limit on their size, and parsed with core/base/json.h, which limits
+ * Files are read whole, with a limit on their size, and parsed with core/json/json.h, which limits
  * depth and number of values. The small getters at the end do the same for members: they leave a
  * default alone where a member is absent or null, and turn a wrong type or range into a sentence
  * that names file and member.
@@ -9,9 +9,9 @@
 
 #include "core/base/err.h"
 #include "core/base/file_io.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/formats/gguf/write.h"
+#include "core/json/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

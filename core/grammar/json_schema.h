@@ -14,7 +14,7 @@
  *     follow ',' and ':';
  *   - numbers with a bound have 15 digits, or 11 before the point and 6 after it, and more where
  *     the bounds leave no others or a whole number's bound has more: up to 36. Bounds are compared
- *     exactly, digit by digit (core/base/json_number.h).
+ *     exactly, digit by digit (core/json/json_number.h).
  *
  * These keywords are enforced, beside type, enum, const, properties, required,
  * additionalProperties, items, anyOf, allOf, $ref within the schema, $defs, definitions, minItems,
@@ -65,8 +65,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/base/json.h"
 #include "core/grammar/builder.h"
+#include "core/json/json.h"
 
 /* Compiles a schema; `budget` may be NULL: no limit. */
 int schema_to_grammar(struct grammar **out, const cJSON *schema, struct budget *budget, char *err,

@@ -17,8 +17,8 @@
 #include <stdint.h>
 
 #include "core/base/buf.h"
-#include "core/base/json.h"
 #include "core/grammar/builder.h"
+#include "core/json/json.h"
 
 #define SCHEMA_MAX_RULES 8192
 #define SCHEMA_MAX_DEPTH 200   /* nesting of schemas, merged ones included */

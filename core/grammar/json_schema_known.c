@@ -7,7 +7,7 @@
 #include "core/grammar/json_schema_impl.h"
 
 #include "core/base/err.h"
-#include "core/base/json_number.h"
+#include "core/json/json_number.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #include "core/grammar/json_schema_impl.h"
 
 #include "core/base/err.h"
-#include "core/base/json_number.h"
+#include "core/json/json_number.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,12 +3,12 @@
  * A range becomes the decimal numbers in it, written without an exponent: whole numbers, and those
  * with one, two or, if the bounds need them, more digits after the point, which are whole numbers
  * of tenths, hundredths and so on. Such a range is cut by length, and then digit by digit where
- * both ends part. Bounds are decimals of any length (core/base/json_number.h), never doubles.
+ * both ends part. Bounds are decimals of any length (core/json/json_number.h), never doubles.
  */
 #include "core/grammar/json_schema_impl.h"
 
-#include "core/base/json_number.h"
 #include "core/grammar/regex.h"
+#include "core/json/json_number.h"
 
 /* Digits of numbers, unless a bound needs more: a double holds all whole numbers of WHOLE_DIGITS
  * digits, and all numbers of DIGITS_BEFORE_POINT with MAX_DECIMALS after the point. */

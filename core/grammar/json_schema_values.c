@@ -8,10 +8,10 @@
 #include "core/grammar/json_schema_impl.h"
 
 #include "core/base/err.h"
-#include "core/base/json_number.h"
 #include "core/base/mem.h"
 #include "core/grammar/expr.h"
 #include "core/grammar/regex.h"
+#include "core/json/json_number.h"
 
 #include <string.h>
 

@@ -7,9 +7,9 @@
 #include "core/hub/listing.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/hub/reference.h"
+#include "core/json/json.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/json/json.h"
 #include "core/hub/ask.h"
 #include "core/hub/cache.h"
 #include "core/hub/hub_search.h"

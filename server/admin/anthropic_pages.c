@@ -7,7 +7,7 @@
 #include "server/admin/anthropic_pages.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/api/server_options.h"
 #include "server/http/http_call.h"
 

@@ -7,7 +7,7 @@
 #include "server/admin/debug_pages.h"
 
 #include "core/base/clock.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "scheduler/prefix_fetch.h"
 
 #include <inttypes.h>

@@ -9,9 +9,9 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/name_list.h"
 #include "core/base/version.h"
+#include "core/json/json.h"
 #include "core/tokenizer/tokenizer.h"
 #include "scheduler/prefix_fetch.h"
 #include "server/adapters/adapter_set.h"

@@ -7,7 +7,7 @@
 #include "server/admin/ollama_pages.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/api/api_request.h"
 #include "server/api/chat/chat.h"

@@ -8,8 +8,8 @@
  */
 #include "server/admin/openapi.h"
 
-#include "core/base/json.h"
 #include "core/base/version.h"
+#include "core/json/json.h"
 #include "server/api/params/params.h"
 #include "server/auth/auth.h"
 #include "server/http/http_call.h"

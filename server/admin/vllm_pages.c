@@ -6,8 +6,8 @@
  */
 #include "server/admin/vllm_pages.h"
 
-#include "core/base/json.h"
 #include "core/base/version.h"
+#include "core/json/json.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/api/chat/chat.h"
 #include "server/api/server_options.h"

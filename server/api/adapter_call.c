@@ -8,8 +8,8 @@
 #include "server/api/adapter_call.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
 #include "core/model/adapter.h"
 #include "server/adapters/adapter_set.h"
 #include "server/api/engine_client.h"

@@ -7,8 +7,8 @@
  */
 #include "server/api/body_scan.h"
 
-#include "core/base/json.h"
-#include "core/base/json_number.h"
+#include "core/json/json.h"
+#include "core/json/json_number.h"
 
 #include <string.h>
 

@@ -4,9 +4,9 @@
 
 #include "core/base/err.h"
 #include "core/base/hold.h"
-#include "core/base/json.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
+#include "core/json/json.h"
 #include "server/http/http_call.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "server/api/control_call.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/api/completion_impl.h"
 #include "server/api/params/field.h"
 #include "server/auth/auth.h"

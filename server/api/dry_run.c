@@ -7,7 +7,7 @@
 
 
 #include "core/base/clock.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/api/completion_impl.h"
 #include "server/api/params/field.h"
 #include "server/api/refusal.h"

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/api/params/infill_spec.h"
 

@@ -9,8 +9,8 @@
 
 #include "core/base/err.h"
 #include "core/base/hash_index.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
 #include "server/api/params/field.h"
 #include "server/api/params/kept_items.h"
 #include "server/api/params/params.h"

@@ -6,7 +6,7 @@
 #ifndef SERVER_API_KEPT_INPUT_H
 #define SERVER_API_KEPT_INPUT_H
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/http/error.h"
 #include "server/storage/response_store.h"
 

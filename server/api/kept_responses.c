@@ -9,9 +9,9 @@
 
 #include "config/weights.h"
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
 #include "server/api/server_options.h"
 #include "server/auth/auth.h"
 #include "server/http/http_call.h"

@@ -4,7 +4,7 @@
 #include "server/api/api_request.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/api/formats/ollama.h"
 #include "server/api/params/field.h"
 #include "server/api/response/response_writer.h"

@@ -7,7 +7,7 @@
  */
 #include "server/api/text_endpoints.h"
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/api/api_request.h"
 #include "server/api/response/response_writer.h"

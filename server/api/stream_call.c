@@ -8,8 +8,8 @@
 #include "server/api/stream_call.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
 #include "server/api/body_job.h"
 #include "server/api/server_options.h"
 #include "server/auth/auth.h"

@@ -7,8 +7,8 @@
 #include "server/api/text_endpoints.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/api/api_call.h"
 #include "server/api/engine_client.h"

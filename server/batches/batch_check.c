@@ -7,7 +7,7 @@
 #include "server/batches/batch_check.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/batches/batch_line.h"
 
 #include <inttypes.h>

@@ -8,8 +8,8 @@
 #include "server/batches/batch_line.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/name_copy.h"
+#include "core/json/json.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -8,9 +8,9 @@
 #include "server/batches/batch_pages.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
 #include "server/auth/api_keys.h"
 #include "server/auth/auth.h"
 #include "server/batches/batch_runner.h"

@@ -8,7 +8,7 @@
 #include "server/batches/batch_runner_impl.h"
 
 #include "core/base/clock.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/auth/api_keys.h"
 
 #include <inttypes.h>

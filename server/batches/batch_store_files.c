@@ -8,9 +8,9 @@
 #include "server/batches/batch_store_impl.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/replace_file.h"
+#include "core/json/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

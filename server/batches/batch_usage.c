@@ -6,7 +6,7 @@
  */
 #include "server/batches/batch_usage.h"
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 #include <string.h>
 

@@ -8,9 +8,9 @@
 #include "server/batches/file_upload.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
 #include "server/auth/auth.h"
 #include "server/batches/batch_pages.h"
 #include "server/batches/batch_run.h"

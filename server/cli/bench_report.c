@@ -6,7 +6,7 @@
 #include "server/cli/bench_report.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "server/cli/report.h"
 
 #include "core/base/buf.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 #include <stdarg.h>
 #include <string.h>

@@ -9,9 +9,9 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/base/version.h"
+#include "core/json/json.h"
 #include "core/model/adapter.h"
 #include "core/model/sampling_defaults.h"
 #include "scheduler/queue.h"

@@ -8,7 +8,7 @@
 #include "server/http/error.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 #include <stdarg.h>
 #include <stdio.h>

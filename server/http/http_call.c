@@ -9,9 +9,9 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/name_copy.h"
+#include "core/json/json.h"
 #include "server/http/access_log.h"
 #include "server/http/exchange.h"
 

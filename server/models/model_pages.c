@@ -8,7 +8,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/api/engine_client.h"
 #include "server/http/http_call.h"
 #include "server/models/model_router.h"

@@ -7,8 +7,8 @@
  */
 #include "server/models/model_router.h"
 
-#include "core/base/json.h"
 #include "core/base/name_list.h"
+#include "core/json/json.h"
 #include "server/adapters/adapter_set.h"
 #include "server/api/body_scan.h"
 #include "server/http/error.h"

@@ -8,8 +8,8 @@
 #include "server/storage/response_store.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
 #include "server/storage/sql_store.h"
 
 #include <stdatomic.h>

@@ -7,8 +7,8 @@
 #include "server/storage/sql_store.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/json/json.h"
 
 #include <assert.h>
 #include <sqlite3.h>

@@ -8,9 +8,9 @@
 #include "server/storage/usage_page.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/base/name_copy.h"
+#include "core/json/json.h"
 #include "server/http/error.h"
 #include "server/http/http_call.h"
 

@@ -6,7 +6,7 @@
  */
 #include "server/top/reading.h"
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 #include <math.h>
 #include <stdio.h>

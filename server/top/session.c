@@ -12,8 +12,8 @@
 
 #ifdef QUIRE_CURL
 #include "core/base/clock.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
 #include "server/top/client.h"
 #include "server/top/reading.h"
 #include "server/top/screen.h"

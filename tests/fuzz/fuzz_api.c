@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "scheduler/drafts/engine_drafter.h"
 #include "server/api/api_request.h"
 #include "server/api/body_scan.h"

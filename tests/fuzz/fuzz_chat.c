@@ -9,10 +9,10 @@
 
 #include "core/base/budget.h"
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/base/spans.h"
 #include "core/jinja/template.h"
+#include "core/json/json.h"
 #include "server/api/chat/chat_values.h"
 #include "server/api/params/params.h"
 #include "tests/fuzz/target.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/base/buf.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/api/chat/call_tools.h"
 #include "server/api/chat/output_parser.h"
 #include "server/api/params/conversation.h"

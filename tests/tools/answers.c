@@ -13,8 +13,8 @@
 #include <cjson/cJSON.h>
 
 #include "core/base/buf.h"
-#include "core/base/json.h"
 #include "core/jinja/template.h"
+#include "core/json/json.h"
 #include "server/api/chat/call_tools.h"
 #include "server/api/chat/chat_caps.h"
 #include "server/api/chat/output_parser.h"

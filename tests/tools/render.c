@@ -14,11 +14,11 @@
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
-#include "core/base/json.h"
-#include "core/base/json_number.h"
 #include "core/base/mem.h"
 #include "core/base/spans.h"
 #include "core/jinja/template.h"
+#include "core/json/json.h"
+#include "core/json/json_number.h"
 #include "server/api/chat/chat_caps.h"
 #include "server/api/params/params.h"
 

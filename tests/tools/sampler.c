@@ -13,7 +13,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "core/runtime/sampler.h"
 
 #define MOST 4096 /* tokens of a vocabulary, of a text, of lists */

@@ -7,10 +7,10 @@
 #include "core/formats/hf/hf_impl.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/formats/gguf/write.h"
 #include "core/formats/hf_folder.h"
+#include "core/json/json.h"
 
 #include <dirent.h>
 #include <errno.h>

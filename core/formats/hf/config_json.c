@@ -7,11 +7,11 @@
 #include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
 #include "core/formats/gguf/write.h"
 #include "core/formats/hf/classes.h"
 #include "core/formats/hf/hf_impl.h"
+#include "core/json/json.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -15,7 +15,7 @@
 #include <stddef.h>
 
 #include "core/base/buf.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/api/chat/family.h"
 
 /* Bits of a mask of types. */

@@ -7,7 +7,7 @@
  */
 #include "server/api/chat/chat_values.h"
 
-#include "core/base/json_number.h"
+#include "core/json/json_number.h"
 #include "server/api/params/field.h"
 
 #include <stdio.h>

@@ -8,8 +8,8 @@
 #include "server/api/chat/output_parser_impl.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
 #include "server/api/params/field.h"
 #include "server/http/http_call.h"
 

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #include "core/base/buf.h"
-#include "core/base/json_scan.h"
+#include "core/json/json_scan.h"
 #include "server/api/chat/call_tools.h"
 #include "server/api/chat/call_value.h"
 #include "server/api/chat/family.h"

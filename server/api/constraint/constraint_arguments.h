@@ -6,9 +6,9 @@
 #ifndef SERVER_API_CONSTRAINT_CONSTRAINT_ARGUMENTS_H
 #define SERVER_API_CONSTRAINT_CONSTRAINT_ARGUMENTS_H
 
-#include "core/base/json.h"
 #include "core/grammar/builder.h"
 #include "core/grammar/json_schema.h"
+#include "core/json/json.h"
 
 struct call_pattern;
 struct family;

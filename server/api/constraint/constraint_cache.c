@@ -8,11 +8,11 @@
 #include "server/api/constraint/constraint_cache.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/list.h"
 #include "core/base/mem.h"
 #include "core/grammar/constraint.h"
 #include "core/grammar/token_trie.h"
+#include "core/json/json.h"
 #include "server/api/constraint/constraint_compile.h"
 
 #include <pthread.h>

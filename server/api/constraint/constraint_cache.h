@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "core/base/buf.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/api/params/constraint_spec.h"
 #include "server/http/error.h"
 

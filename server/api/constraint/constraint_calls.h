@@ -22,8 +22,8 @@
 #ifndef SERVER_API_CONSTRAINT_CONSTRAINT_CALLS_H
 #define SERVER_API_CONSTRAINT_CONSTRAINT_CALLS_H
 
-#include "core/base/json.h"
 #include "core/grammar/builder.h"
+#include "core/json/json.h"
 
 struct token_trie;
 

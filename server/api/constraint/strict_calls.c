@@ -8,9 +8,9 @@
 #include "server/api/constraint/strict_calls.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/grammar/grammar.h"
 #include "core/grammar/regex.h"
+#include "core/json/json.h"
 #include "server/api/chat/chat_values.h"
 #include "server/api/chat/output_parser.h"
 #include "server/api/constraint/constraint_arguments.h"

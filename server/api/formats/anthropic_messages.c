@@ -7,7 +7,7 @@
 #include "server/api/response/response_writer.h"
 
 #include "core/base/buf.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 #include "server/api/response/response_writer.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
 #include "server/api/formats/scores.h"
 
 #include <inttypes.h>

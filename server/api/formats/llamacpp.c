@@ -9,7 +9,7 @@
 #include "server/api/response/response_writer.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/http/http_call.h"
 

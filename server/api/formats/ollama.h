@@ -6,7 +6,7 @@
 #ifndef SERVER_API_FORMATS_OLLAMA_H
 #define SERVER_API_FORMATS_OLLAMA_H
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 struct buf;
 

@@ -6,7 +6,7 @@
  */
 #include "server/api/response/response_writer.h"
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/api/formats/embedding.h"
 #include "server/api/formats/ollama.h"
 #include "server/api/params/field.h"

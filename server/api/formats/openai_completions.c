@@ -5,7 +5,7 @@
  */
 #include "server/api/response/response_writer.h"
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 static void begin_completions(struct response_writer *a)
 {

@@ -9,10 +9,10 @@
 
 #include "core/base/base64.h"
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/maths.h"
 #include "core/base/mem.h"
 #include "core/formats/gguf/blocks.h"
+#include "core/json/json.h"
 #include "server/api/formats/embedding.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
  */
 #include "server/api/response/response_writer.h"
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/api/params/field.h"
 #include "server/http/http_call.h"
 

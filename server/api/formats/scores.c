@@ -7,8 +7,8 @@
  */
 #include "server/api/formats/scores.h"
 
-#include "core/base/json.h"
 #include "core/base/maths.h"
+#include "core/json/json.h"
 #include "server/api/response/response_writer.h"
 
 #include <inttypes.h>

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 enum constraint_kind {
     CONSTRAINT_NONE = 0,

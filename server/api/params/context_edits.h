@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 #define CONTEXT_EDITS_MAX 2 /* each kind once */
 #define CONTEXT_EDIT_KEEP_ALL UINT32_MAX

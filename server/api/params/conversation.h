@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 struct tool_call {
     const char *id; /* NULL: none was given */

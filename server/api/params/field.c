@@ -8,7 +8,7 @@
 #include "server/api/params/field.h"
 
 #include "core/base/err.h"
-#include "core/base/json_number.h"
+#include "core/json/json_number.h"
 
 #include <errno.h>
 #include <math.h>

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/http/error.h"
 
 int field_bool(const cJSON *v, const char *name, bool *out, struct api_error *e);

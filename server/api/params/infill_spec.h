@@ -6,7 +6,7 @@
 #ifndef SERVER_API_PARAMS_INFILL_SPEC_H
 #define SERVER_API_PARAMS_INFILL_SPEC_H
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 struct infill_spec {
     const char *suffix; /* text after the gap; NULL: there is no gap */

@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #include "core/base/buf.h"
-#include "core/base/json.h"
 #include "core/base/name_list.h"
+#include "core/json/json.h"
 #include "scheduler/request/request.h"
 #include "server/adapters/adapter_set.h"
 #include "server/api/params/constraint_spec.h"

@@ -7,7 +7,7 @@
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
-#include "core/base/json_number.h"
+#include "core/json/json_number.h"
 #include "server/api/params/field.h"
 
 #include <float.h>

@@ -8,7 +8,7 @@
  */
 #include "server/api/response/choice.h"
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/api/response/reasoning.h"
 #include "server/http/http_call.h"
 

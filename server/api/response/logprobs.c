@@ -6,7 +6,7 @@
  */
 #include "server/api/response/logprobs.h"
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/http/http_call.h"
 

@@ -7,7 +7,7 @@
 #include "server/api/response/receipt.h"
 
 #include "core/base/err.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "core/model/adapter.h"
 #include "server/http/http_call.h"
 #include "server/api/response/digest.h"

@@ -9,8 +9,8 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/hex.h"
-#include "core/base/json.h"
 #include "core/base/version.h"
+#include "core/json/json.h"
 #include "server/http/http_call.h"
 #include "server/api/response/receipt.h"
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "core/base/json.h"
+#include "core/json/json.h"
 #include "server/api/body_scan.h"
 #include "tests/fixtures/random.h"
 

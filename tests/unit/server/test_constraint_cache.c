@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "core/base/json.h"
 #include "core/grammar/constraint.h"
+#include "core/json/json.h"
 #include "server/api/constraint/constraint_cache.h"
 #include "tests/unit/server/byte_tokenizer.inc"
 

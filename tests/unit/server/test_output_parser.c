@@ -6,8 +6,8 @@
 #include <cmocka.h>
 
 #include "core/base/buf.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
 #include "server/api/chat/call_tools.h"
 #include "server/api/chat/output_parser.h"
 #include "server/api/params/conversation.h"

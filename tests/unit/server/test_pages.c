@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
 #include "server/admin/debug_pages.h"
 
 static const char *tenant_name(void *ud, uint32_t tenant)

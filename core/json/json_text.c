@@ -1,10 +1,10 @@
-/* core/base/json_text.c - finds parts of a JSON text as they were written; see json.h.
+/* core/json/json_text.c - finds parts of a JSON text as they were written; see json.h.
  *
  * Values are found by skipping: a string to its closing quote, a container by counting brackets.
  * That is right for texts that json_parse() accepted; in any other text the result is meaningless,
  * but every index stays inside it and the scan always advances.
  */
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 #include <string.h>
 

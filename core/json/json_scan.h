@@ -1,4 +1,4 @@
-/* core/base/json_scan.h - scans a JSON text byte by byte, as it arrives.
+/* core/json/json_scan.h - scans a JSON text byte by byte, as it arrives.
  *
  * Tells where values and names begin and end, and which byte is not allowed where it is, without
  * keeping any of them. It accepts the same texts as json_parse(): control characters in strings,
@@ -8,15 +8,15 @@
  * Thread: one owner.
  * Memory: none but the struct.
  */
-#ifndef CORE_BASE_JSON_SCAN_H
-#define CORE_BASE_JSON_SCAN_H
+#ifndef CORE_JSON_JSON_SCAN_H
+#define CORE_JSON_JSON_SCAN_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "core/base/buf.h"
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 enum json_event {               /* several events of one byte are or-ed */
     JSON_EVENT_BAD = 1,         /* the byte is not allowed here; all bytes after it are bad too */

@@ -1,4 +1,4 @@
-/* core/base/json_number.h - numbers of a JSON text as they were written.
+/* core/json/json_number.h - numbers of a JSON text as they were written.
  *
  * A cJSON number is a double, which cannot hold 9007199254740993 and does not tell 1.0 from 1. So
  * json_parse() leaves the text of a number, its literal, in the item's `valuestring`, which cJSON
@@ -9,8 +9,8 @@
  * Thread: any.
  * Memory: none but the literals that json_number_keep() gives to the tree.
  */
-#ifndef CORE_BASE_JSON_NUMBER_H
-#define CORE_BASE_JSON_NUMBER_H
+#ifndef CORE_JSON_JSON_NUMBER_H
+#define CORE_JSON_JSON_NUMBER_H
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>

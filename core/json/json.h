@@ -1,4 +1,4 @@
-/* core/base/json.h - JSON of requests and files: a checked parse, and writing into a buffer.
+/* core/json/json.h - JSON of requests and files: a checked parse, and writing into a buffer.
  *
  * cJSON builds the tree. Texts that it would accept wrongly or fail on are refused before: bytes
  * that are not UTF-8, numbers that JSON does not have, nesting, an absurd number of values (each
@@ -10,8 +10,8 @@
  * Memory: the tree is the caller's, freed by cJSON_Delete(). From before main() on cJSON allocates
  *         through core/base/mem.h, and texts that it prints are freed by cJSON_free().
  */
-#ifndef CORE_BASE_JSON_H
-#define CORE_BASE_JSON_H
+#ifndef CORE_JSON_JSON_H
+#define CORE_JSON_JSON_H
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>

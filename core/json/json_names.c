@@ -1,10 +1,10 @@
-/* core/base/json_names.c - see json_names.h.
+/* core/json/json_names.c - see json_names.h.
  *
  * Objects of up to FEW_MEMBERS compare all pairs; larger ones use a hash table seeded by an
  * address, so a client cannot make the cost quadratic. A later member is unlinked and put in the
  * place of the first, which is freed. The tree is walked recursively, to at most JSON_MAX_DEPTH.
  */
-#include "core/base/json_names.h"
+#include "core/json/json_names.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

@@ -1,11 +1,11 @@
-/* core/base/json_scan.c - see json_scan.h.
+/* core/json/json_scan.c - see json_scan.h.
  *
  * A state machine with one byte of input at a time; objects and lists are a stack of bits. Nothing
  * is buffered, so it follows a model's answer while that is generated, at any cut.
  * json_add_closed() runs a copy of the scanner over a cut text and remembers the last point where
  * the text can be closed.
  */
-#include "core/base/json_scan.h"
+#include "core/json/json_scan.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* tests/unit/base/test_json.c - JSON at the edge, error objects, the completion rate, the watchdog.
+/* tests/unit/json/test_json.c - JSON at the edge, error objects, the completion rate, the watchdog.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +14,8 @@
 #include <math.h>
 
 #include "core/base/err.h"
-#include "core/base/json.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
 #include "server/admin/info.h"
 #include "server/api/completion_rate.h"
 #include "server/api/params/field.h"

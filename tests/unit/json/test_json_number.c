@@ -1,4 +1,4 @@
-/* tests/unit/base/test_json_number.c - numbers of a JSON text as they were written. */
+/* tests/unit/json/test_json_number.c - numbers of a JSON text as they were written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +12,9 @@
 #include <math.h>
 
 #include "core/base/err.h"
-#include "core/base/json.h"
-#include "core/base/json_number.h"
 #include "core/base/mem.h"
+#include "core/json/json.h"
+#include "core/json/json_number.h"
 #include "tests/fixtures/random.h"
 
 static cJSON *parsed(const char *text)

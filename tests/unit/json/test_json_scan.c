@@ -1,10 +1,10 @@
-/* tests/unit/base/test_json_scan.c - JSON looked at byte by byte, against json_parse(). */
+/* tests/unit/json/test_json_scan.c - JSON looked at byte by byte, against json_parse(). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "core/base/json_scan.h"
+#include "core/json/json_scan.h"
 #include "tests/fixtures/random.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* core/base/json_number.c - see json_number.h.
+/* core/json/json_number.c - see json_number.h.
  *
  * The numbers of a text and of its tree come in the same order, so one walk over both hands each
  * literal to its item. Comparisons first use the doubles, since rounding keeps the order, and only
  * for equal doubles the decimal digits of the literals, aligned by their exponents; no big-number
  * arithmetic is needed.
  */
-#include "core/base/json_number.h"
+#include "core/json/json_number.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"

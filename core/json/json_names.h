@@ -1,4 +1,4 @@
-/* core/base/json_names.h - removes repeated member names from the objects of a JSON tree.
+/* core/json/json_names.h - removes repeated member names from the objects of a JSON tree.
  *
  * RFC 8259, section 4, leaves open what a repeated name means. If a tree kept both members, one
  * could be validated and the other used. As in Python's json module, the last value is kept, where
@@ -7,8 +7,8 @@
  * Thread: any. Cost: linear in the tree; names cannot be chosen to collide (the hash is seeded).
  * Memory: a table as large as the largest object, freed before it returns.
  */
-#ifndef CORE_BASE_JSON_NAMES_H
-#define CORE_BASE_JSON_NAMES_H
+#ifndef CORE_JSON_JSON_NAMES_H
+#define CORE_JSON_JSON_NAMES_H
 
 #include <cjson/cJSON.h>
 

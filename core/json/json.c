@@ -1,4 +1,4 @@
-/* core/base/json.c - see json.h.
+/* core/json/json.c - see json.h.
  *
  * A request's body goes through one scan without allocation (UTF-8, depth, number of values,
  * strings, numbers, control characters) before cJSON builds its tree, because cJSON accepts more
@@ -6,12 +6,12 @@
  * allocator is replaced before main(), with a flag for each thread, since many of its calls report
  * no failure.
  */
-#include "core/base/json.h"
+#include "core/json/json.h"
 
 #include "core/base/err.h"
-#include "core/base/json_names.h"
-#include "core/base/json_number.h"
 #include "core/base/mem.h"
+#include "core/json/json_names.h"
+#include "core/json/json_number.h"
 
 #include <math.h>
 #include <stdint.h>
