@@ -10,8 +10,8 @@
 #include <uv.h>
 
 #include "server/api/body_job.h"
+#include "server/api/completion/stream_pings.h"
 #include "server/api/request_memory.h"
-#include "server/api/stream_pings.h"
 #include "server/auth/auth.h"
 #include "server/batches/batch_pages.h"
 #include "server/http/http.h"

@@ -9,7 +9,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "server/api/completion.h"
+#include "server/api/completion/completion.h"
 #include "server/api/engine_client.h"
 #include "server/api/refusal.h"
 #include "server/http/http_call.h"

@@ -10,7 +10,7 @@
 
 #include "core/base/err.h"
 #include "server/adapters/adapter_set.h"
-#include "server/api/completion.h"
+#include "server/api/completion/completion.h"
 #include "server/api/engine_client.h"
 #include "server/engine_io/journal_file.h"
 

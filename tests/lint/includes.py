@@ -62,6 +62,9 @@ MAY = {
                    "scheduler/request", "scheduler", "server/process", "server/http", "server/storage",
                    "server/adapters", "server/metrics", "server/auth", "server/api/params", "server/api/chat",
                    "server/api/constraint", "server/api/response", "server/api/formats"],
+    "server/api/completion": ["core/base", "core/json", "core/model", "server/process", "server/http",
+                              "server/adapters", "server/auth", "server/storage", "server/api/params",
+                              "server/api/chat", "server/api/response", "server/api"],
     "server/admin": ["core/base", "core/json", "core/tokenizer", "scheduler", "server/http", "server/adapters",
                      "server/metrics", "server/auth", "server/api/params", "server/api/chat",
                      "server/api/constraint", "server/api/response", "server/api", "server/kv_events"],
@@ -69,10 +72,10 @@ MAY = {
     "server/top": ["core/base", "core/json"],
     "server/models": ["core/base", "core/json", "server/process", "server/engine_io", "server/http",
                       "server/kv_events", "server/storage", "server/adapters", "server/metrics", "server/auth",
-                      "server/api", "server/admin"],
+                      "server/api", "server/api/completion", "server/admin"],
     "server": ["core/base", "server/process", "server/http", "server/kv_events", "server/storage",
                "server/batches", "server/adapters", "server/metrics", "server/auth", "server/api/response",
-               "server/api", "server/admin", "server/page", "server/models"],
+               "server/api", "server/api/completion", "server/admin", "server/page", "server/models"],
 }
 ALL = re.compile(r"tests/|server/(main\.c|models/instance(_\w+)?\.[ch]|cli/)")
 # Commands that download before the sandbox. A running server looks for models with core/hub/cached.h.

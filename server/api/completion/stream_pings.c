@@ -1,11 +1,11 @@
-/* server/api/stream_pings.c - see stream_pings.h.
+/* server/api/completion/stream_pings.c - see stream_pings.h.
  *
  * One timer serves all streams. The list is in the order of their silence, so its first entry alone
  * decides when the timer fires, and a stream that sends something moves to the end. The timer is
  * not changed then: it fires too early, finds no stream that was silent for long enough, and is set
  * again.
  */
-#include "server/api/stream_pings.h"
+#include "server/api/completion/stream_pings.h"
 
 #include "core/base/clock.h"
 #include "server/process/loop_guard.h"

@@ -1,14 +1,14 @@
-/* server/api/dry_run.c - see dry_run.h.
+/* server/api/completion/dry_run.c - see dry_run.h.
  *
  * A plan is a completion whose probe asks the engine about every prompt, and whose state RUN writes
  * the answer from what the probe has found and from the forecast.
  */
-#include "server/api/dry_run.h"
+#include "server/api/completion/dry_run.h"
 
 
 #include "core/base/clock.h"
 #include "core/json/json.h"
-#include "server/api/completion_impl.h"
+#include "server/api/completion/completion_impl.h"
 #include "server/api/params/field.h"
 #include "server/api/refusal.h"
 #include "server/api/response/response_writer.h"

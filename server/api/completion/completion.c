@@ -1,13 +1,13 @@
-/* server/api/completion.c - see completion.h. The table of states, and the states that need no
- * other thread but the engine: ADMIT, PROBE and END (completion_impl.h).
+/* server/api/completion/completion.c - see completion.h. The table of states, and the states that
+ * need no other thread but the engine: ADMIT, PROBE and END (completion_impl.h).
  */
-#include "server/api/completion_impl.h"
+#include "server/api/completion/completion_impl.h"
 
 #include "core/base/clock.h"
 #include "core/base/mem.h"
 #include "core/base/name_copy.h"
-#include "server/api/admission.h"
 #include "server/api/body_scan.h"
+#include "server/api/completion/admission.h"
 #include "server/api/refusal.h"
 #include "server/http/http_call.h"
 

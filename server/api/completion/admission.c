@@ -1,4 +1,4 @@
-/* server/api/admission.c - see admission.h.
+/* server/api/completion/admission.c - see admission.h.
  *
  * Limits are checked in the order of the header, and the first that fails is the answer. A deadline
  * is compared with a forecast as if nothing of the prompts were cached; if that is too late, but a
@@ -6,7 +6,7 @@
  * the cached tokens, and the call comes here again with them. A refusal is final if even an idle
  * machine would be too late.
  */
-#include "server/api/admission.h"
+#include "server/api/completion/admission.h"
 
 #include "core/base/clock.h"
 #include "server/api/api_call.h"

@@ -1,10 +1,10 @@
-/* server/api/admission.h - decides whether a call may begin. One function returns yes, or the
- * refusal with its reason and Retry-After. It is called twice: before the body is parsed, to find
- * out whether there is room for one request; and for the parsed requests, which are checked in this
- * order: room in the engine's queue for all of them, the limit of their tenant, those of their key,
- * and `deadline_ms` against the forecast. After a yes the requests must be posted before anything
- * else changes the queue or a limit. server/auth/auth.h has checked the head of a call (its key,
- * its pages, requests per minute) before the body was read.
+/* server/api/completion/admission.h - decides whether a call may begin. One function returns yes,
+ * or the refusal with its reason and Retry-After. It is called twice: before the body is parsed, to
+ * find out whether there is room for one request; and for the parsed requests, which are checked in
+ * this order: room in the engine's queue for all of them, the limit of their tenant, those of their
+ * key, and `deadline_ms` against the forecast. After a yes the requests must be posted before
+ * anything else changes the queue or a limit. server/auth/auth.h has checked the head of a call
+ * (its key, its pages, requests per minute) before the body was read.
  *
  * A deadline's forecast is for all of max_tokens; for a chat without max_tokens, for its first
  * token. Only the engine knows how much of a prompt is cached: when the answer depends on that, it
@@ -13,8 +13,8 @@
  * Thread: the loop's.
  * Memory: none.
  */
-#ifndef SERVER_API_ADMISSION_H
-#define SERVER_API_ADMISSION_H
+#ifndef SERVER_API_COMPLETION_ADMISSION_H
+#define SERVER_API_COMPLETION_ADMISSION_H
 
 #include "server/api/refusal.h"
 

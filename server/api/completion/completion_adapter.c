@@ -1,10 +1,10 @@
-/* server/api/completion_adapter.c - the state ADAPTER of a completion: it takes the adapter that
- * its body names, and waits without a thread while the adapter is read from its file.
+/* server/api/completion/completion_adapter.c - the state ADAPTER of a completion: it takes the
+ * adapter that its body names, and waits without a thread while the adapter is read from its file.
  *
  * The waiting completions of an engine client are a list. A timer runs while there are any and ends
  * those whose deadline, timeout or queue time is over, because their requests are not posted yet.
  */
-#include "server/api/completion_impl.h"
+#include "server/api/completion/completion_impl.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"

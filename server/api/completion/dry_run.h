@@ -1,5 +1,5 @@
-/* server/api/dry_run.h - POST /v1/plan: predicts what would happen to a completion, or an
- * embedding, that came at this moment.
+/* server/api/completion/dry_run.h - POST /v1/plan: predicts what would happen to a completion, or
+ * an embedding, that came at this moment.
  *
  * The body is that of /v1/completions or, if it has `input` and no `prompt`, that of
  * /v1/embeddings, read and checked in the same way; nothing is computed.
@@ -16,8 +16,8 @@
  * Thread: the loop's.
  * Memory: as for an API call.
  */
-#ifndef SERVER_API_DRY_RUN_H
-#define SERVER_API_DRY_RUN_H
+#ifndef SERVER_API_COMPLETION_DRY_RUN_H
+#define SERVER_API_COMPLETION_DRY_RUN_H
 
 struct completion;
 struct wire_format;

@@ -1,11 +1,11 @@
-/* server/api/completion_run.c - the state RUN of a completion: its choices are made, its headers
- * set, its stream begun and its requests posted to the engine.
+/* server/api/completion/completion_run.c - the state RUN of a completion: its choices are made, its
+ * headers set, its stream begun and its requests posted to the engine.
  *
  * Choices of a generated text are posted together, and share the blocks of a prompt that several of
  * them have. Texts that are embedded or scored, of which a call may have more than the queue holds,
  * are posted when there is room, and leave half of the queue to other calls.
  */
-#include "server/api/completion_impl.h"
+#include "server/api/completion/completion_impl.h"
 
 #include "core/base/clock.h"
 #include "core/base/err.h"

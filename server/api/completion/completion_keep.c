@@ -1,6 +1,6 @@
-/* server/api/completion_keep.c - keeps a response: writes its row when it begins, and again when it
- * has ended, before the client gets the end; see completion_impl.h. */
-#include "server/api/completion_impl.h"
+/* server/api/completion/completion_keep.c - keeps a response: writes its row when it begins, and
+ * again when it has ended, before the client gets the end; see completion_impl.h. */
+#include "server/api/completion/completion_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/hold.h"

@@ -1,5 +1,6 @@
-/* server/api/completion_events.c - turns the engine's events into the answer; see completion.h. */
-#include "server/api/completion_impl.h"
+/* server/api/completion/completion_events.c - turns the engine's events into the answer; see
+ * completion.h. */
+#include "server/api/completion/completion_impl.h"
 
 #include "core/base/clock.h"
 #include "core/base/list.h"

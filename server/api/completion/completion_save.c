@@ -1,16 +1,16 @@
-/* server/api/completion_save.c - completions that outlive the process: saved before they begin, and
- * while they run; see completion_impl.h and server/storage/request_keeper.h.
+/* server/api/completion/completion_save.c - completions that outlive the process: saved before they
+ * begin, and while they run; see completion_impl.h and server/storage/request_keeper.h.
  *
  * These are resumable streams of one choice, and responses that run in the background. The next
  * process has the same body, seed, id and times, and so makes the same frames. It continues after
  * the saved tokens, unless the client got something that tokens do not determine
  * (log-probabilities, frame numbers of other APIs); then it computes all of them again. */
-#include "server/api/completion_impl.h"
+#include "server/api/completion/completion_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/name_copy.h"
 #include "core/model/adapter.h"
-#include "server/api/admission.h"
+#include "server/api/completion/admission.h"
 #include "server/http/http_call.h"
 
 #include <string.h>

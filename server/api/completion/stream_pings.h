@@ -1,11 +1,12 @@
-/* server/api/stream_pings.h - sends comments in streams that have been silent for long, while they
- * wait in the queue or for a long prompt, so that proxies and clients do not close the connection.
+/* server/api/completion/stream_pings.h - sends comments in streams that have been silent for long,
+ * while they wait in the queue or for a long prompt, so that proxies and clients do not close the
+ * connection.
  *
  * Thread: the loop's.
  * Memory: none; an entry is its stream's.
  */
-#ifndef SERVER_API_STREAM_PINGS_H
-#define SERVER_API_STREAM_PINGS_H
+#ifndef SERVER_API_COMPLETION_STREAM_PINGS_H
+#define SERVER_API_COMPLETION_STREAM_PINGS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,14 +1,14 @@
-/* server/api/control_call.c - see control_call.h.
+/* server/api/completion/control_call.c - see control_call.h.
  *
  * The router offers the order to one model after another. A model looks for the caller's tenant and
  * the answer's id in its engine client's index of completions, so that another tenant's id is not
  * found.
  */
-#include "server/api/control_call.h"
+#include "server/api/completion/control_call.h"
 
 #include "core/base/err.h"
 #include "core/json/json.h"
-#include "server/api/completion_impl.h"
+#include "server/api/completion/completion_impl.h"
 #include "server/api/params/field.h"
 #include "server/auth/auth.h"
 #include "server/http/http_call.h"

@@ -1,5 +1,5 @@
-/* server/api/completion_parse.c - the states PARSE and LOOK_UP of a completion: its body becomes
- * JSON, params, tokens and requests.
+/* server/api/completion/completion_parse.c - the states PARSE and LOOK_UP of a completion: its body
+ * becomes JSON, params, tokens and requests.
  *
  * Parsing is a pure function of the body and the headers in struct api_headers. The I/O thread
  * parses a short body within a budget of steps; a body that takes more is parsed again, from the
@@ -7,7 +7,7 @@
  * grammar, else the text pool. A call that continues kept responses is parsed once to learn their
  * names, and once more when the storage thread has read them.
  */
-#include "server/api/completion_impl.h"
+#include "server/api/completion/completion_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/hold.h"

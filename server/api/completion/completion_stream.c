@@ -1,11 +1,11 @@
-/* server/api/completion_stream.c - numbers and keeps the frames of a completion's stream, and adds
- * the comments with which another server can resume it; see completion_impl.h. */
-#include "server/api/completion_impl.h"
+/* server/api/completion/completion_stream.c - numbers and keeps the frames of a completion's
+ * stream, and adds the comments with which another server can resume it; see completion_impl.h. */
+#include "server/api/completion/completion_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
-#include "server/api/stream_pings.h"
+#include "server/api/completion/stream_pings.h"
 #include "server/http/http_call.h"
 #include "server/storage/stream_store.h"
 

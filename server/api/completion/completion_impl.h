@@ -1,4 +1,4 @@
-/* server/api/completion_impl.h - the states of a completion, and what its files share.
+/* server/api/completion/completion_impl.h - the states of a completion, and what its files share.
  *
  *            kept responses found
  *           +----------------+
@@ -29,16 +29,16 @@
  * Thread: the loop's.
  * Memory: as completion.h says.
  */
-#ifndef SERVER_API_COMPLETION_IMPL_H
-#define SERVER_API_COMPLETION_IMPL_H
+#ifndef SERVER_API_COMPLETION_COMPLETION_IMPL_H
+#define SERVER_API_COMPLETION_COMPLETION_IMPL_H
 
 #include "core/base/list.h"
 #include "server/api/api_call.h"
-#include "server/api/completion.h"
-#include "server/api/dry_run.h"
+#include "server/api/completion/completion.h"
+#include "server/api/completion/dry_run.h"
+#include "server/api/completion/stream_pings.h"
 #include "server/api/engine_client.h"
 #include "server/api/response/response_writer.h"
-#include "server/api/stream_pings.h"
 #include "server/storage/request_keeper.h"
 #include "server/storage/stream_store.h"
 

@@ -1,4 +1,4 @@
-/* server/api/control_call.h - llama-server's control of a running completion: POST
+/* server/api/completion/control_call.h - llama-server's control of a running completion: POST
  * /v1/chat/completions/control {"id","action"}.
  *
  * The only action is reasoning_end: an open thought ends with the next token, as if its budget were
@@ -10,8 +10,8 @@
  * Thread: the loop's.
  * Memory: the body's tree, until the call is answered.
  */
-#ifndef SERVER_API_CONTROL_CALL_H
-#define SERVER_API_CONTROL_CALL_H
+#ifndef SERVER_API_COMPLETION_CONTROL_CALL_H
+#define SERVER_API_COMPLETION_CONTROL_CALL_H
 
 #include <stdbool.h>
 

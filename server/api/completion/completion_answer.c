@@ -1,12 +1,12 @@
-/* server/api/completion_answer.c - the answer without a stream: one JSON object, rendered when all
- * choices have ended; see completion_impl.h.
+/* server/api/completion/completion_answer.c - the answer without a stream: one JSON object,
+ * rendered when all choices have ended; see completion_impl.h.
  *
  * The I/O thread renders a short answer itself. A long one (vectors of many tokens, the
  * log-probabilities of a long prompt) would block it for seconds: a thread of the answer pool
  * renders it, and stops when the client disconnects. Nothing else uses the choices then, because
  * all have ended.
  */
-#include "server/api/completion_impl.h"
+#include "server/api/completion/completion_impl.h"
 
 #include "core/base/list.h"
 #include "server/http/http_call.h"
