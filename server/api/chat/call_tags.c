@@ -2,7 +2,7 @@
  *
  * A value is first checked to consist of matching tags only, and then written in a second pass, so
  * that text that merely contains "<" stays a string. Each level searches the text inside it again,
- * which is why MAX_DEPTH is small; output_reader.c calls this once for a finished value.
+ * which is why MAX_DEPTH is small; output_arguments.c calls this once for a finished value.
  */
 #include "server/api/chat/call_tags.h"
 

@@ -1,7 +1,7 @@
 /* server/api/chat/output_object.c - reads calls that are JSON objects as they are written.
  *
  * json_scan reports names and values at depth 1. The reader only notes their offsets in `held`; it
- * begins the call when the arguments open and the name is known, and from there output_reader.c
+ * begins the call when the arguments open and the name is known, and from there output_arguments.c
  * copies them. A call that has its arguments before its name, or none, is added when the object
  * ends.
  */
