@@ -63,7 +63,8 @@ struct server_model { /* a served model; what it points to is borrowed */
     const char *failure; /* reason for which it could not be loaded; NULL: it did not fail */
     int64_t leaves_at;   /* Unix seconds at which it is unloaded if no request comes; 0: never */
     /* Known once it is loaded. Before, numbers are zero and texts ""; after an unload numbers and
-     * texts are as they were, and pointers to structs are NULL. */
+     * texts are as they were, but pointers to what the load has made are NULL, for
+     * served_model_detach() clears them. */
     const char *arch, *ftype;
     uint64_t load_us, bytes; /* duration of its load, and memory that it takes; bytes 0: not
                               * estimated */

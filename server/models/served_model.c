@@ -81,6 +81,7 @@ void served_model_detach(struct served_model *h)
     m->fetch = NULL;
     m->swap = NULL;
     m->labels = NULL;
+    m->receipt_origin = NULL;
 }
 
 bool served_model_pump(struct served_model *h)
