@@ -11,7 +11,8 @@
 #ifndef TESTS_CHECK_AMX_H
 #define TESTS_CHECK_AMX_H
 
-/* What is invalid and no instruction of AMX ends the program, as before. */
+/* Install the handler of SIGILL that carries out AMX's instructions. Any other invalid instruction
+ * still ends the program. */
 void amx_model_install(void);
 
 #endif

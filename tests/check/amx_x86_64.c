@@ -18,7 +18,7 @@ struct tile {
     uint8_t bytes[MAX_ROWS][MAX_BYTES];
 };
 
-/* As ldtilecfg reads it. */
+/* The shapes of the tiles, in the layout that ldtilecfg reads. */
 struct config {
     uint8_t palette, start_row, zero[14];
     uint16_t row_bytes[16];
@@ -108,7 +108,7 @@ static void dot(unsigned sums, unsigned a, unsigned b)
 
 /* ---- their form ---- */
 
-/* Of a VEX instruction of three bytes of prefix. */
+/* The fields of an instruction with a VEX prefix of three bytes. */
 struct form {
     unsigned extend_reg, extend_index, extend_base; /* 0 or 8 */
     unsigned third;                                 /* register in the prefix */

@@ -38,7 +38,7 @@ struct check {
 
 /* Zeroed bytes that end (up to `align`) at an unreadable page. */
 void *check_alloc(size_t bytes, size_t align);
-/* The same, preceded by room so that bytes just before it hold a known pattern. */
+/* Memory as from check_alloc(), with room before it that holds a known pattern. */
 void *check_out(size_t bytes, size_t align);
 /* Refill an output (and its surroundings) with the pattern. */
 void check_refill(void *out, size_t bytes);

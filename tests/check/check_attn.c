@@ -1,6 +1,7 @@
 /* tests/check/check_attn.c - paged attention.
  *
- * What no row of a call sees is poison, and table entries of blocks of nothing else lead nowhere.
+ * Tokens that no row of a call sees hold poison (NaN, infinities, huge numbers). The table entries
+ * of blocks with no other tokens lead to no block, so that a kernel that reads them crashes.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 #define NOWHERE UINT32_MAX /* a block that cannot be read */
 
-/* What rows see, and what becomes of their scores. */
+/* The tokens that rows see, and the changes that are made to their scores. */
 struct view {
     size_t window;
     bool all;     /* rows see tokens after their own ... */
@@ -60,7 +61,7 @@ static struct tokens row_sees(const struct arena *r, size_t pos)
     return (struct tokens){window != 0 && pos + 1 > window ? pos + 1 - window : 0, to};
 }
 
-/* Of any of n_row rows from pos0 on. */
+/* The tokens that at least one of the n_row rows from pos0 on sees. */
 static struct tokens rows_see(const struct arena *r, size_t pos0, size_t n_row)
 {
     return (struct tokens){row_sees(r, pos0).from, row_sees(r, pos0 + n_row - 1).to};
@@ -95,7 +96,7 @@ static bool has_codes(const struct arena *r)
     return r->s.kv == KERN_KV_Q8_0 || r->s.kv == KERN_KV_Q4_0;
 }
 
-/* Where a token's number is: a half, or a code with its scale elsewhere. */
+/* Return the address of a token's number: a half, or a code whose scale is elsewhere. */
 static uint8_t *key_at(const struct arena *r, size_t t, size_t d)
 {
     uint8_t *block = r->keys + r->table[t / KERN_BLOCK] * r->stride;
@@ -302,7 +303,8 @@ static void merge_query(struct check *c, const struct arena *r, size_t pos, size
                         r->sinks ? r->sinks + head : NULL);
 }
 
-/* The same in two calls that share the segments between them; the first one knows of the second. */
+/* Compute the rows in two calls, each of which has some of the segments; the first call's `next` is
+ * the second one. */
 static void run_parts(struct check *c, const struct arena *r, size_t pos0, size_t n_row, float *out,
                       size_t out_stride)
 {
@@ -330,7 +332,7 @@ static void run_parts(struct check *c, const struct arena *r, size_t pos0, size_
     }
 }
 
-/* What the formula takes, in double: a value is code * scale, the scale of a half being 1. */
+/* The operands of the formula, in double: a value is code * scale, the scale of a half being 1. */
 struct numbers {
     double *k;  /* [t][key_dim] */
     double *vc; /* [t][value_dim] */
@@ -499,7 +501,8 @@ static void check_formula(struct check *c, const struct arena *r, size_t pos0, s
     free(all);
 }
 
-/* How rows are computed: in one call, in two calls of some rows each, in two of some segments. */
+/* The ways to compute rows: in one call, in two calls of some rows each, in two calls of some
+ * segments each. */
 enum way { WAY_WHOLE, WAY_ROWS, WAY_SEGMENTS, N_WAY };
 
 static void run_way(struct check *c, const struct arena *r, enum way way, size_t cut, size_t pos0,
@@ -515,7 +518,7 @@ static void run_way(struct check *c, const struct arena *r, enum way way, size_t
         run_parts(c, r, pos0, n_row, got, stride);
 }
 
-/* At one level. */
+/* Compare the rows that each way computes at the level of c->test with `want`. */
 static void check_ways(struct check *c, const struct arena *r, size_t pos0, size_t n_row,
                        const float *want, float *got, size_t stride)
 {
@@ -657,7 +660,7 @@ static void check_windows(struct check *c, enum kern_kv kv)
         }
 }
 
-/* The same, ending behind the row, too. */
+/* Windows that end behind the row: each row also sees some tokens after its own. */
 static void check_ahead(struct check *c, enum kern_kv kv)
 {
     static const size_t AHEAD[] = {1, 2, 7, 15, 16, 64, 255, 256, 300};

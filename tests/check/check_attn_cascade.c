@@ -91,7 +91,7 @@ static void make(struct check *c, struct cascade *s, unsigned views)
     make_tables(c, s);
 }
 
-/* Of row i alone. */
+/* Return the call that computes row i alone. */
 static struct kern_attn call(const struct cascade *s, size_t i)
 {
     const size_t width = s->n_head * s->key_dim;

@@ -264,7 +264,7 @@ void check_rope(struct check *c)
 
 /* ---- act */
 
-/* What an activation is in double, and by how much it may differ. */
+/* Compute an activation in double; *most is the largest difference that a kernel may have. */
 static double act_formula(enum kern_act act, double g, double u, double *most)
 {
     double y = 0, tilt = 0; /* by how much the argument of exp may be wrong, in parts of y */

@@ -8,7 +8,7 @@
 
 #define MAX_M 40
 
-/* How weights and activations of a case are filled. */
+/* The numbers with which weights and activations of a case are filled. */
 enum fill { FILL_PLAIN, FILL_ZERO, FILL_LOW, FILL_HIGH, FILL_HUGE, FILL_TINY, N_FILL };
 static const char *const FILL_NAME[] = {"plain", "zero", "low", "high", "huge", "tiny"};
 
@@ -292,7 +292,8 @@ void check_gemm(struct check *c, enum kern_weight w)
     check_free_all();
 }
 
-/* Of the blocks' bytes; where kernels.h gives a reason for more, what it says. */
+/* Return the most bytes that panels may take, in percent of the blocks' bytes: 105, or the number
+ * that kernels.h gives with a reason. */
 static size_t most_percent(enum kern_weight w)
 {
     static const uint8_t MORE[KERN_N_WEIGHT] = {

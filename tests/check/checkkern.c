@@ -165,7 +165,8 @@ size_t check_diff(const float *a, const float *b, size_t n)
     return i;
 }
 
-/* What runs: a line of the registry or an extra, each with one of the two signatures. */
+/* A check that can run: of a kernel of the registry, or an extra one. One of the two functions is
+ * not NULL. */
 struct line {
     const char *name;
     void (*gemm)(struct check *c, enum kern_weight w);
@@ -186,7 +187,7 @@ static const struct line LINES[] = {
     {"isa", NULL, check_isa, 0, true},
 };
 
-/* Where the kernels of the first lines are in the table. */
+/* The places of the kernels of the first lines in the table. */
 static const size_t PLACES[] = {
 #define KERN_FILL(place, body) offsetof(struct kern_table, place),
 #include "kernels/kernels.inc"
@@ -253,7 +254,7 @@ static void print_result(const struct line *l, const struct check *c)
     fflush(stdout);
 }
 
-/* At the levels that c has. */
+/* Check the line's kernel at the levels that c has. */
 static bool run(const struct line *l, struct check *c, uint64_t seed)
 {
     struct kern_table ref;
@@ -277,13 +278,13 @@ static bool run(const struct line *l, struct check *c, uint64_t seed)
 
 /* ---- all of it, on every core ---- */
 
-/* What the processes share; the counts are all that they tell each other. */
+/* The memory that the processes share; they tell each other nothing else. */
 struct shared {
     atomic_uint next; /* item to be taken: a line, at a level or at all of them */
     atomic_uint passed, failed; /* lines times levels */
 };
 
-/* Of some levels most kernels are those of a lower one. */
+/* True: at this level the line's kernel is that of a lower level, where it is checked already. */
 static bool is_same_as_below(const struct line *l, enum kern_isa isa)
 {
     const enum kern_isa below = levels_base(isa);

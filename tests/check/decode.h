@@ -39,7 +39,7 @@ void decode_put_scale(enum kern_weight w, uint8_t *b, size_t i, uint16_t half);
 
 /* k numbers exactly; size[j] bounds the magnitudes that were added to make number j. */
 void decode_row(enum kern_weight w, const uint8_t *row, double *out, double *size, size_t k);
-/* The same as the floats that the format defines: each is rounded once at most. */
+/* The k numbers as the floats that the format defines: each is rounded once at most. */
 void decode_row_float(enum kern_weight w, const uint8_t *row, float *out, size_t k);
 
 /* Round to nearest even. */

@@ -9,7 +9,7 @@
 
 #include "kernels/kernels.h"
 
-/* The last one, and whether one up to it is checked. */
+/* The highest level that is checked, and whether a level up to it is. */
 enum kern_isa levels_highest(void);
 bool levels_has(enum kern_isa isa);
 
@@ -17,10 +17,10 @@ bool levels_has(enum kern_isa isa);
  * through them again; else the level itself. */
 enum kern_isa levels_base(enum kern_isa isa);
 
-/* As kern_init(), for levels that the CPU has not too. */
+/* Fill the table as kern_init() does, also for levels that the CPU does not have. */
 void levels_fill(struct kern_table *t, enum kern_isa isa);
 
-/* What the CPU has not is carried out from now on. */
+/* From this call on, instructions that the CPU does not have are carried out by a model. */
 void levels_prepare(void);
 
 #endif

@@ -15,13 +15,13 @@ struct rows {
     size_t n; /* numbers in all */
 };
 
-/* As outputs, or as inputs. */
+/* Make rows in memory for outputs (is_out), or for inputs. */
 struct rows rows_of(struct check *c, size_t n_row, size_t width, bool is_out);
 /* Inputs, normally distributed. */
 struct rows rows_filled(struct check *c, size_t n_row, size_t width, float scale);
 /* An output with the same numbers. */
 struct rows rows_copy(const struct rows *r);
-/* From 0 to most; from -most to -0.01. */
+/* Fill rows with numbers from 0 to most, or from -most to -0.01. */
 void rows_positive(struct check *c, const struct rows *r, float most);
 void rows_negative(struct check *c, const struct rows *r, float most);
 /* A state in panels: normally distributed but for the columns that fill up the last one, which are
