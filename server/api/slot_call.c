@@ -368,9 +368,15 @@ static int read_engine(struct slot_job *j)
     struct engine_stats stats;
 
     queue_get_stats(j->engine->queue, &stats);
-    if (!m->shares_prefixes || m->is_encoder)
+    if (m->is_encoder)
         return api_error_set(&j->error, 501, NULL, NULL,
-                             "the model '%s' has no prefix cache to save from (prefix_cache)",
+                             "the model '%s' is an encoder, which keeps no tokens between "
+                             "requests, so its slots cannot be saved",
+                             m->id);
+    if (!m->shares_prefixes)
+        return api_error_set(&j->error, 501, NULL, NULL,
+                             "the slots of the model '%s' cannot be saved, because its prefix "
+                             "cache is off: set prefix_cache = on",
                              m->id);
     if (stats.groups.n_window > 0)
         return api_error_set(&j->error, 501, NULL, NULL,
@@ -379,8 +385,8 @@ static int read_engine(struct slot_job *j)
                              m->id);
     if (stats.states.slots.n_blocks > 0)
         return api_error_set(&j->error, 501, NULL, NULL,
-                             "the model '%s' has recurrent layers, whose states are not saved "
-                             "with slots",
+                             "the model '%s' has recurrent layers, whose states no file of a "
+                             "slot holds, so its slots cannot be saved",
                              m->id);
     j->owner = (struct slot_file_owner){.kv_id = {m->kv_id[0], m->kv_id[1]},
                                         .owner = owner_of(j->tenant),

@@ -68,7 +68,7 @@ static int take_batch_text(struct asker *a, const cJSON *body, const char *name,
         return api_error_set(&a->error, 400, name, "missing_required_parameter", "'%s' is missing",
                              name);
     if (!cJSON_IsString(v))
-        return api_error_set(&a->error, 400, name, NULL, "'%s' must be a text", name);
+        return api_error_set(&a->error, 400, name, NULL, "'%s' must be a string", name);
     return copy_text_field(a, name, v->valuestring, out, size);
 }
 
@@ -86,6 +86,20 @@ static int read_window(struct asker *a)
     return 0;
 }
 
+/* Check a member of `metadata`. The error names it, unless its name is what is too long. */
+static int check_metadata_member(struct asker *a, const cJSON *member)
+{
+    if (strlen(member->string) > MAX_METADATA_KEY)
+        return api_error_set(&a->error, 400, "metadata", NULL,
+                             "a name in 'metadata' has more than %d bytes: use a shorter one",
+                             MAX_METADATA_KEY);
+    if (!cJSON_IsString(member) || strlen(member->valuestring) > MAX_METADATA_VALUE)
+        return api_error_set(&a->error, 400, "metadata", NULL,
+                             "'%s' in 'metadata' must be a string of at most %d bytes",
+                             member->string, MAX_METADATA_VALUE);
+    return 0;
+}
+
 static int read_metadata(struct asker *a, const cJSON *body)
 {
     const cJSON *all = cJSON_GetObjectItemCaseSensitive(body, "metadata");
@@ -94,14 +108,10 @@ static int read_metadata(struct asker *a, const cJSON *body)
         return 0;
     if (!cJSON_IsObject(all) || cJSON_GetArraySize(all) > MAX_METADATA)
         return api_error_set(&a->error, 400, "metadata", NULL,
-                             "'metadata' must be an object with at most %d texts", MAX_METADATA);
+                             "'metadata' must be an object with at most %d members", MAX_METADATA);
     for (const cJSON *it = all->child; it != NULL; it = it->next)
-        if (!cJSON_IsString(it) || strlen(it->string) > MAX_METADATA_KEY ||
-            strlen(it->valuestring) > MAX_METADATA_VALUE)
-            return api_error_set(&a->error, 400, "metadata", NULL,
-                                 "'metadata' must have texts of at most %d bytes under names of at "
-                                 "most %d",
-                                 MAX_METADATA_VALUE, MAX_METADATA_KEY);
+        if (check_metadata_member(a, it) < 0)
+            return ERR_INVAL;
     a->metadata = cJSON_PrintUnformatted(all);
     return a->metadata != NULL ? 0 : api_error_no_memory(&a->error);
 }

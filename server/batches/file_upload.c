@@ -20,6 +20,7 @@
 #include "server/process/worker_pool.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +72,8 @@ static int begin_part(struct upload *u)
     if (u->field == FIELD_OTHER)
         return 0;
     if (u->has[u->field])
-        return api_error_set(&u->error, 400, names[u->field], NULL, "'%s' is given twice",
+        return api_error_set(&u->error, 400, names[u->field], NULL,
+                             "'%s' is given twice: the form may have one part with this name",
                              names[u->field]);
     u->has[u->field] = true;
     if (u->field != FIELD_FILE)
@@ -100,7 +102,9 @@ static int write_data(struct upload *u, const char *data, size_t n)
 {
     if (u->bytes + n > u->pages->max_file)
         return api_error_set(&u->error, 413, "file", NULL,
-                             "the file is too large (batch_file_size)");
+                             "the file has more than %" PRIu64
+                             " bytes (batch_file_size): split it into several files",
+                             u->pages->max_file);
     if (batch_store_take_room(u->pages->store, n, &u->error) < 0)
         return ERR_LIMIT;
     u->n_taken += n;
@@ -129,8 +133,9 @@ static int take_data(struct upload *u, const char *data, size_t n)
     if (u->field == FIELD_FILE)
         return write_data(u, data, n);
     if (n > MAX_FIELD - len || memchr(data, '\0', n) != NULL)
-        return api_error_set(&u->error, 400, names[u->field], NULL, "'%s' is not valid",
-                             names[u->field]);
+        return api_error_set(&u->error, 400, names[u->field], NULL,
+                             "'%s' must be a text of at most %d bytes without NUL", names[u->field],
+                             MAX_FIELD);
     memcpy(value + len, data, n);
     value[len + n] = '\0';
     return 0;
@@ -168,12 +173,13 @@ static int read_keep(struct upload *u, uint32_t *keep_s)
         return 0;
     if (strcmp(u->values[FIELD_ANCHOR], "created_at") != 0)
         return api_error_set(&u->error, 400, "expires_after", NULL,
-                             "'expires_after' must have the anchor created_at");
+                             "'expires_after[anchor]' must be created_at, the only anchor that is "
+                             "supported");
     if (u->values[FIELD_SECONDS][0] < '1' || u->values[FIELD_SECONDS][0] > '9' || *end != '\0' ||
         n < MIN_KEEP_S || n > MAX_KEEP_S)
         return api_error_set(&u->error, 400, "expires_after", NULL,
-                             "'expires_after' must have seconds from %d to %d", MIN_KEEP_S,
-                             MAX_KEEP_S);
+                             "'expires_after[seconds]' must be a whole number from %d to %d",
+                             MIN_KEEP_S, MAX_KEEP_S);
     *keep_s = (uint32_t)n;
     return 0;
 }
@@ -181,12 +187,18 @@ static int read_keep(struct upload *u, uint32_t *keep_s)
 static int check_form(struct upload *u)
 {
     if (!u->has_last_boundary)
-        return api_error_set(&u->error, 400, NULL, NULL,
-                             "the form has no end: its last boundary is missing");
+        return api_error_set(
+            &u->error, 400, NULL, NULL,
+            "the form is cut: its last boundary, the one with -- behind it, is missing: "
+            "send the whole form");
     if (!u->has[FIELD_FILE] || u->fd < 0)
-        return api_error_set(&u->error, 400, "file", NULL, "'file' is missing");
+        return api_error_set(&u->error, 400, "file", NULL,
+                             "'file' is missing: the form must have a part with this name");
     if (!u->has[FIELD_PURPOSE])
-        return api_error_set(&u->error, 400, "purpose", NULL, "'purpose' is missing");
+        return api_error_set(
+            &u->error, 400, "purpose", NULL,
+            "'purpose' is missing: the form must have a part with this name, and the "
+            "value batch");
     if (strcmp(u->values[FIELD_PURPOSE], "batch") != 0)
         return api_error_set(&u->error, 400, "purpose", NULL,
                              "'purpose' must be batch, the only purpose that is supported");
@@ -347,5 +359,5 @@ void file_upload_end(const struct batch_pages *pages, struct http_call *call)
     else if (pages->store == NULL)
         batch_pages_refuse(call);
     else
-        refuse_upload(call, 400, "the form is empty");
+        refuse_upload(call, 400, "the form is empty: it must have the parts 'file' and 'purpose'");
 }

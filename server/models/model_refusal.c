@@ -36,8 +36,8 @@ void model_refusal_too_large(struct refusal *why, const struct served_model *h,
     begin_refusal(why);
     api_error_set(&why->error, 503, "model", "model_too_large",
                   "the model '%.60s' needs %" PRIu64 " MiB, but memory_limit (%" PRIu64
-                  " MiB) has less besides the process (%" PRIu64
-                  " MiB) and models that stay loaded",
+                  " MiB) leaves less beside the process (%" PRIu64
+                  " MiB) and the models that stay loaded: raise memory_limit",
                   h->model.id, h->life.bytes >> 20, memory->limit >> 20, memory->base >> 20);
 }
 
@@ -51,6 +51,7 @@ void model_refusal_full(struct refusal *why, const struct served_model *h, uint3
 {
     *why = (struct refusal){.reason = REJECTION_QUEUE_FULL, .retry_ms = wait_ms};
     api_error_set(&why->error, 429, NULL, "queue_full",
-                  "%u requests, the most allowed, wait for the model to be loaded",
-                  h->life.waits.max);
+                  "the queue of the model '%.100s' is full: %u requests wait until it is loaded; "
+                  "retry later, or raise queue_limit",
+                  h->model.id, h->life.waits.max);
 }

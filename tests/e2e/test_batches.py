@@ -75,6 +75,13 @@ def test_uploads_that_are_refused(batcher, tmp_path):
             (form(b"x", **{"expires_after[anchor]": "created_at", "expires_after[seconds]": "10"})[0], headers, 400)):
         r = batcher.request("POST", "/v1/files", body, own)
         assert r.status == status and r.json["error"]["message"], (body, r.body)
+    for body, words in (
+            (form(b"x", purpose=None)[0], "'purpose' is missing: the form must have a part with this name, and the value batch"),
+            (good[:-10], "the form is cut: its last boundary, the one with -- behind it, is missing: send the whole form"),
+            (b"", "the form is empty: it must have the parts 'file' and 'purpose'"),
+            (form(b"x", **{"expires_after[seconds]": "3600"})[0], "'expires_after[anchor]' must be created_at, the only anchor that is supported"),
+            (form(b"x", **{"expires_after[anchor]": "created_at"})[0], "'expires_after[seconds]' must be a whole number from 3600 to 2592000")):
+        assert batcher.request("POST", "/v1/files", body, headers).json["error"]["message"] == words
     f = upload(batcher, b"x", **{"expires_after[anchor]": "created_at", "expires_after[seconds]": "3600"}).json
     assert f["expires_at"] - f["created_at"] == 3600
     s = Server("--batch-dir", str(tmp_path), "--batch-file-size", "4k", "--batch-size", "1m")
@@ -211,6 +218,11 @@ def test_batches_that_are_refused(batcher):
                            ({"metadata": {"a": 1}}, 400), ({"metadata": {str(i): "x" for i in range(17)}}, 400)):
         r = batcher.post("/v1/batches", {**good, **change})
         assert r.status == status and r.json["error"]["param"] == next(iter(change)), (change, r.body)
+    for metadata, words in (({"a": 1}, "'a' in 'metadata' must be a string of at most 512 bytes"),
+                            ({"a": "x" * 513}, "'a' in 'metadata' must be a string of at most 512 bytes"),
+                            ({"a" * 65: "x"}, "a name in 'metadata' has more than 64 bytes: use a shorter one"),
+                            ({str(i): "x" for i in range(17)}, "'metadata' must be an object with at most 16 members")):
+        assert batcher.post("/v1/batches", {**good, "metadata": metadata}).json["error"]["message"] == words
     assert batcher.post("/v1/batches", []).status == 400
     for path, method in (("batch_none", "GET"), ("batch_none/cancel", "POST")):
         assert batcher.request(method, f"/v1/batches/{path}").status == 404

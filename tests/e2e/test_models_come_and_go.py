@@ -156,6 +156,8 @@ def test_the_queue_of_one_that_is_loaded_is_bounded(serve, tmp_path):
     until(lambda: s.get("/load").json["server_load"] == 2)
     r = ask(s, "first")
     assert (r.status, r.json["error"]["code"]) == (429, "queue_full") and int(r.headers["retry-after-ms"]) > 0
+    assert r.json["error"]["message"] == \
+        "the queue of the model 'first' is full: 2 requests wait until it is loaded; retry later, or raise queue_limit"
     gate.open()
     for t in waiting:
         t.join()

@@ -239,7 +239,8 @@ def test_beside_streams_and_with_little_room(model, folder):
 def test_models_without_what_it_takes(model, folder, tmp_path):
     s = serve(model, folder, "--prefix-cache", "off")
     ask(s)
-    assert act(s, "save").status == 501
+    r = act(s, "save")
+    assert r.status == 501 and "cannot be saved, because its prefix cache is off: set prefix_cache = on" in r.json["error"]["message"]
     s.stop()
 
 
