@@ -1,5 +1,4 @@
-/* tests/unit/json/test_json.c - JSON at the edge, error objects, the completion rate, the watchdog.
- */
+/* tests/unit/json/test_json.c - texts that json_parse() accepts and refuses; writers of json.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,11 +15,6 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/json/json.h"
-#include "server/admin/info.h"
-#include "server/api/completion_rate.h"
-#include "server/api/params/field.h"
-#include "server/http/error.h"
-#include "server/http/retry_after.h"
 
 static int parse(const char *text, size_t n)
 {
@@ -227,101 +221,6 @@ static void writes_floats_that_read_back(void **state)
     buf_release(&b);
 }
 
-static void renders_errors(void **state)
-{
-    struct api_error e;
-    struct buf b;
-    (void)state;
-
-    buf_init(&b, 1000);
-    assert_true(api_error_set(&e, 400, "temperature", NULL, "'%s' must be %d", "temperature", 1) <
-                0);
-    api_error_render(&e, &b);
-    assert_string_equal(b.data,
-                        "{\"error\":{\"message\":\"'temperature' must be 1\",\"type\":"
-                        "\"invalid_request_error\",\"param\":\"temperature\",\"code\":null}}");
-    buf_clear(&b);
-    api_error_set(&e, 429, NULL, "queue_full", "full");
-    api_error_render(&e, &b);
-    assert_string_equal(b.data, "{\"error\":{\"message\":\"full\",\"type\":\"rate_limit_error\","
-                                "\"param\":null,\"code\":\"queue_full\"}}");
-    buf_release(&b);
-}
-
-/* A message is cut where it is too long, but never inside a character. */
-static void cuts_messages_between_characters(void **state)
-{
-    char text[400];
-    struct api_error e;
-    (void)state;
-
-    for (size_t shift = 0; shift < 3; shift++) {
-        memset(text, 'x', shift);
-        for (size_t i = shift; i + 3 < sizeof(text); i += 3)
-            memcpy(text + i, "\xe2\x82\xac", 4);
-        api_error_set(&e, 400, NULL, NULL, "%s", text);
-        assert_true(json_is_utf8(e.message, strlen(e.message)));
-        assert_true(strlen(e.message) > 250);
-    }
-}
-
-static void finds_the_last_of_a_name(void **state)
-{
-    cJSON *v = cJSON_Parse("{\"a\":1,\"b\":2,\"a\":3,\"c\":5,\"c\":null}");
-    (void)state;
-
-    assert_int_equal(field_find(v, "a")->valueint, 3);
-    assert_null(field_find(v, "c"));
-    assert_null(field_find(v, "d"));
-    cJSON_Delete(v);
-}
-
-static void completion_rate_tells_when_to_come_back(void **state)
-{
-    struct completion_rate p;
-    uint64_t now = 1000000;
-    (void)state;
-
-    completion_rate_start(&p, now);
-    assert_int_equal(completion_rate_wait_ms(&p, 1, now), COMPLETION_RATE_GUESS_MS);
-    for (int i = 0; i < 1000; i++) /* ten a second, for longer than the window */
-        completion_rate_end(&p, now += 100000);
-    assert_true(fabs(completion_rate_per_s(&p, now) - 10) < 0.5);
-    assert_true(completion_rate_wait_ms(&p, 20, now) > 1900 &&
-                completion_rate_wait_ms(&p, 20, now) < 2100);
-    assert_int_equal(completion_rate_wait_ms(&p, 0, now), RETRY_AFTER_MIN_MS);
-    assert_int_equal(completion_rate_wait_ms(&p, 1000000, now), RETRY_AFTER_MAX_MS);
-    now += 150000000; /* ten windows of silence */
-    assert_true(completion_rate_per_s(&p, now) < 0.01);
-    assert_int_equal(completion_rate_wait_ms(&p, 1, now), COMPLETION_RATE_GUESS_MS);
-    completion_rate_start(&p, now);
-    for (int i = 0; i < 10; i++) /* a young estimate is not too low */
-        completion_rate_end(&p, now += 100000);
-    assert_true(fabs(completion_rate_per_s(&p, now) - 10) < 1);
-}
-
-/* A step is wedged when it was seen under way for a minute, not when the engine slept before it. */
-static void watchdog_sees_a_stuck_step_only(void **state)
-{
-    struct engine_stats s = {.last_step_us = 5, .busy = false};
-    struct info_watchdog w = {0};
-    uint64_t now = 1000 * (uint64_t)INFO_WEDGED_US;
-    (void)state;
-
-    assert_false(info_is_wedged(&w, &s, now));
-    s.busy = true;
-    assert_false(info_is_wedged(&w, &s, now += INFO_WEDGED_US + 1));
-    assert_false(info_is_wedged(&w, &s, now += INFO_WEDGED_US));
-    assert_true(info_is_wedged(&w, &s, now += 1));
-    s.last_step_us = now;
-    assert_false(info_is_wedged(&w, &s, now));
-    assert_true(info_is_wedged(&w, &s, now += INFO_WEDGED_US + 1));
-    s.busy = false;
-    assert_false(info_is_wedged(&w, &s, now));
-    s.busy = true;
-    assert_false(info_is_wedged(&w, &s, now += INFO_WEDGED_US + 1));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,11 +232,6 @@ int main(void)
         cmocka_unit_test(names_need_memory),
         cmocka_unit_test(escapes_strings),
         cmocka_unit_test(writes_floats_that_read_back),
-        cmocka_unit_test(renders_errors),
-        cmocka_unit_test(cuts_messages_between_characters),
-        cmocka_unit_test(finds_the_last_of_a_name),
-        cmocka_unit_test(watchdog_sees_a_stuck_step_only),
-        cmocka_unit_test(completion_rate_tells_when_to_come_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
