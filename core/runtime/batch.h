@@ -79,6 +79,10 @@ struct sampling {
     const int32_t *top_ids; /* [n_top_ids] ids to report as alternatives instead of the likeliest;
                              * at most SAMPLING_MAX_TOP; live as long as the request */
     uint32_t n_top_ids;
+    const int32_t *label_ids; /* [n_labels] ids whose log-probabilities decide; live as long as the
+                               * request */
+    float *label_logprobs;    /* [n_labels] filled when the first token is chosen; the server's */
+    uint32_t n_labels;        /* 0: the request decides nothing */
     uint32_t n_bias;
     struct logit_bias *bias; /* [n_bias], lives as long as the request */
 };

@@ -18,9 +18,10 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 1024         /* tokens of a block: the draw first finds the block by its sum of
-                            * weights */
-#define LOOK 64            /* tokens that one maximum can skip together */
+#define BLOCK                                                                                      \
+    1024        /* tokens of a block: the draw first finds the block by its sum of                 \
+                 * weights */
+#define LOOK 64 /* tokens that one maximum can skip together */
 
 int sampler_scratch_create(struct sampler_scratch *s, uint32_t n_vocab)
 {
@@ -101,8 +102,8 @@ static void take_named(const float *x, struct batch_output *o, double log_sum)
 
     o->n_top = p->n_top_ids;
     for (uint32_t i = 0; i < p->n_top_ids; i++)
-        o->top[i] = (struct top_logprob){p->top_ids[i],
-                                         (float)((double)x[p->top_ids[i]] - log_sum)};
+        o->top[i] =
+            (struct top_logprob){p->top_ids[i], (float)((double)x[p->top_ids[i]] - log_sum)};
 }
 
 /* Return the token's rank: 1 + the number of tokens before it. */
@@ -319,11 +320,19 @@ static void share_greedily(struct batch_output *o)
     o->top[0] = (struct top_logprob){o->token, 1};
 }
 
+static void find_labels(const struct sampling *p, const float *logits, double log_sum)
+{
+    for (uint32_t i = 0; i < p->n_labels; i++)
+        p->label_logprobs[i] = (float)((double)logits[p->label_ids[i]] - log_sum);
+}
+
 static void find_logprobs(const struct kern_table *kern, const struct sampler_scratch *s,
                           const float *logits, struct batch_output *o)
 {
     const double log_sum = log_sum_exp(kern, logits, s->n_vocab);
 
+    if (o->want == BATCH_SAMPLE)
+        find_labels(o->sampling, logits, log_sum);
     o->logprob = (float)((double)logits[o->token] - log_sum);
     if (o->want == BATCH_SCORE)
         o->rank = rank_of(logits, s->n_vocab, o->token);
@@ -372,7 +381,8 @@ void sampler_pick(const struct kern_table *kern, struct sampler_scratch *s, cons
         if (o->constraint != NULL || o->thought != NULL)
             force_continuation(s, eog, n_eog, o);
     }
-    if ((p->n_top >= 0 && (!has_shares || is_greedy(p))) || o->want == BATCH_SCORE)
+    if (((p->n_top >= 0 || p->n_labels > 0) && (!has_shares || is_greedy(p))) ||
+        o->want == BATCH_SCORE)
         find_logprobs(kern, s, logits, o);
     if (has_shares && is_greedy(p))
         share_greedily(o);

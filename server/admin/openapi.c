@@ -109,6 +109,8 @@ static const struct request_doc {
     {"RerankRequest", "", PARAMS_RERANK,
      "['query'],'anyOf':[{'required':['documents']},{'required':['texts']}]"},
     {"ScoreRequest", "", PARAMS_SCORE, "[]"},
+    {"DecisionRequest", "", PARAMS_DECIDE, "['input','questions']"},
+    {"SystemOneRequest", "", PARAMS_SYSTEMONE, "['state','questions']"},
     {"ClassifyRequest", "", PARAMS_CLASSIFY,
      "[],'anyOf':[{'required':['input']},{'required':['messages']}]"},
     {"PoolingRequest", "", PARAMS_POOL,

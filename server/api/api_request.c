@@ -117,6 +117,9 @@ static void fill_request(struct request *r, const struct params *p, const struct
     if (k == 0 && p->prompt_logprobs > r->sampling.n_top)
         r->sampling.n_top = p->prompt_logprobs;
     r->sampling.seed += k;
+    r->sampling.label_ids = prompt->label_ids;
+    r->sampling.label_logprobs = prompt->label_logprobs;
+    r->sampling.n_labels = prompt->n_labels;
     r->mirostat_mu = 2 * p->sampling.mirostat_tau;
     r->thought = prompt->thought;
     r->key.salt = salt;
@@ -369,6 +372,16 @@ static int check_think(struct api_request *p, const struct server_model *model)
                          model->id);
 }
 
+static int make_prompts(struct api_request *p, const struct server_model *model)
+{
+    if ((p->params.form & PARAMS_DECISIONS) != 0)
+        return api_request_decide(p, model);
+    for (uint32_t i = 0; i < p->params.n_prompts; i++)
+        if (api_request_make_prompt(p, model, i) < 0)
+            return ERR_INVAL;
+    return 0;
+}
+
 static int build_requests(struct api_request *p, const struct server_model *model, cJSON *body,
                           const struct api_headers *headers)
 {
@@ -416,9 +429,8 @@ static int build_requests(struct api_request *p, const struct server_model *mode
     p->requests = mem_calloc(p->n_choices, sizeof(struct request *));
     if (p->prompts == NULL || p->requests == NULL)
         return api_request_no_memory(p);
-    for (uint32_t i = 0; i < p->params.n_prompts; i++)
-        if (api_request_make_prompt(p, model, i) < 0)
-            return ERR_INVAL;
+    if (make_prompts(p, model) < 0)
+        return ERR_INVAL;
     if (p->wire_format->answer == NULL)
         return make_requests(p, model, headers);
     p->n_choices = 0; /* the call needs only the prompts */
@@ -490,6 +502,8 @@ void api_request_release(struct api_request *p)
     for (uint32_t i = 0; p->prompts != NULL && i < p->params.n_prompts; i++) {
         mem_free(p->prompts[i].text);
         mem_free(p->prompts[i].pooled);
+        mem_free(p->prompts[i].label_ids);
+        mem_free(p->prompts[i].label_logprobs);
         token_list_release(&p->prompts[i].ids);
         buf_release(&p->prompts[i].scores);
     }

@@ -45,7 +45,10 @@ static const char *text_field(const struct api_request *p)
         return p->params.has_content ? "content" : "input";
     case PARAMS_RESPONSES:
     case PARAMS_OLLAMA_EMBED:
+    case PARAMS_DECIDE:
         return "input";
+    case PARAMS_SYSTEMONE:
+        return "state";
     default:
         return "prompt";
     }

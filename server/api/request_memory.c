@@ -24,6 +24,8 @@
  * also its count and places in the index. */
 #define ID_BYTES 5
 #define COUNT_BYTES 28
+/* An option of a decision: its texts, their copies, and its probability in the answer. */
+#define DECISION_BYTES 400
 /* Bytes of a token of a prompt or a prediction in the look-ups of drafts. */
 #define LOOKUP_BYTES 8
 
@@ -140,7 +142,9 @@ uint64_t request_memory_of_parsed(const struct api_request *p)
 
         bytes += sizeof(*prompt) + prompt->ids.n * sizeof(*prompt->ids.ids) +
                  (prompt->text != NULL ? prompt->n_text : 0) + prompt->pooled_bytes +
-                 request_memory_of_vectors(params, prompt);
+                 request_memory_of_vectors(params, prompt) +
+                 prompt->n_labels * (sizeof(*prompt->label_ids) + sizeof(*prompt->label_logprobs) +
+                                     DECISION_BYTES);
     }
     bytes += call_tools_bytes(p->tools);
     for (uint32_t i = 0; i < p->n_choices; i++)

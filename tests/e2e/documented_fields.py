@@ -141,6 +141,10 @@ OLLAMA_GENERATE = {**OLLAMA_TEXTS, "prompt": "Once", "suffix": "", "system": "Be
 OLLAMA_CHAT = {**OLLAMA_TEXTS, "messages": CHAT, "tools": [{"type": "function", "function": FUNCTION}],
                "tool_choice": "none"}
 
+# OpenAI's and TypeSafe's decisions, with vLLM's additions
+DECISIONS = {**VLLM_ANY, **OWN, "chat_template_kwargs": {"mood": "gay"}, "prompt_cache_key": "k", "safety_identifier": "s",
+             "joint": True, "stream": True, "receipt": True, "permutations": 2, "add_special_tokens": False}
+
 FIELDS = {  # by the names of the bodies in /openapi.json
     "CompletionRequest": {**LLAMA_SAMPLING, **LLAMA_SHAPE, **VLLM_SAMPLING, **VLLM_TEXT, **OPENAI_COMPLETIONS, **OWN, **OWN_RESUME,
                           **OWN_COMPLETIONS,
@@ -153,6 +157,11 @@ FIELDS = {  # by the names of the bodies in /openapi.json
                        **OWN},
     "RerankRequest": {**VLLM_PAIRS, **RERANK, **OWN},
     "ScoreRequest": {**VLLM_PAIRS, **SCORE, **OWN},
+    "DecisionRequest": {**DECISIONS, "input": "Once", "questions": [{"type": "predicate", "instructions": "It ends."}],
+                        "prompt_cache_options": {"mode": "implicit"}},
+    "SystemOneRequest": {**DECISIONS, "state": {"text": "Once"}, "questions": {"a": {"type": "noul", "instructions": "It ends."}},
+                         "instructions": "Be brief.", "images": ["aGk="], "audio": ["aGk="], "videos": ["aGk="],
+                         "assets": {"a": {"type": "image"}}},
     "ResponsesRequest": {**OWN_CHATS, **VLLM_RESPONSES, **OPENAI_RESPONSES, "n": 2},
     "MessagesRequest": {**OWN_CHATS, **ANTHROPIC_MESSAGES, "n": 2, "stream_options": {"include_usage": True}},
     "CountTokensRequest": {**OWN_CHATS, **ANTHROPIC_MESSAGES, "n": 2, "stream_options": {"include_usage": True}},

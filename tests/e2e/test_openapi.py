@@ -284,6 +284,13 @@ def test_answers_are_as_described(doc, server):
         "/v2/rerank": [{"query": "a", "documents": ["b"]}],
         "/v1/reranking": [{"query": "a", "documents": ["b"]}],
         "/score": [{"text_1": "a", "text_2": ["b", "c"]}],
+        "/v1/decisions": [{"input": "a", "questions": [
+            {"type": "predicate", "instructions": "b"}, {"type": "choice", "name": "c", "instructions": "d",
+                                                         "choices": [{"value": "e"}, {"value": True}]},
+            {"type": "score", "instructions": "f", "levels": [{"label": "g"}, {"label": "h", "description": "i"}]}]}],
+        "/v1/systemone": [{"state": {"a": 1}, "questions": {
+            "b": {"type": "noul"}, "c": {"type": "choice", "criteria": {"d": None, "e": "f"}},
+            "g": {"type": "score", "criteria": ["h", {"i": 2}]}}}],
         "/classify": [],  # not with this model
         "/pooling": [{"input": "Once"}, {"input": ["a", "b"], "task": "token_embed"}],
         "/v1/responses": [{"input": "Once", "max_output_tokens": 3},

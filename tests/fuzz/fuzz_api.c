@@ -75,16 +75,27 @@ static void check_drafts(struct engine_drafter *d, struct request *r)
 
 static const struct wire_format *wire_format_of(uint8_t byte)
 {
-    const struct wire_format *const all[] = {&wire_openai_completions, &wire_openai_chat,
-                                             &wire_anthropic_messages, &wire_openai_responses,
-                                             &wire_llamacpp,           &wire_llamacpp_infill,
-                                             &wire_openai_embeddings,  &wire_tokenize,
-                                             &wire_detokenize,         &wire_apply_template,
-                                             &wire_count_tokens,       &wire_ollama_generate,
-                                             &wire_ollama_chat,        &wire_ollama_embed,
-                                             &wire_ollama_embeddings,  &wire_rerank,
-                                             &wire_score,              &wire_classify,
-                                             &wire_pooling};
+    const struct wire_format *const all[] = {&wire_openai_completions,
+                                             &wire_openai_chat,
+                                             &wire_anthropic_messages,
+                                             &wire_openai_responses,
+                                             &wire_llamacpp,
+                                             &wire_llamacpp_infill,
+                                             &wire_openai_embeddings,
+                                             &wire_tokenize,
+                                             &wire_detokenize,
+                                             &wire_apply_template,
+                                             &wire_count_tokens,
+                                             &wire_ollama_generate,
+                                             &wire_ollama_chat,
+                                             &wire_ollama_embed,
+                                             &wire_ollama_embeddings,
+                                             &wire_rerank,
+                                             &wire_score,
+                                             &wire_classify,
+                                             &wire_pooling,
+                                             &wire_openai_decisions,
+                                             &wire_systemone};
 
     return all[(uint8_t)(byte - '0') % 64 % (sizeof(all) / sizeof(all[0]))];
 }

@@ -63,6 +63,10 @@ REQUESTS = [  # one of each endpoint, and of what takes other ways through it
     ("POST", "/v1/chat/completions/control", {"id": "chatcmpl-x", "action": "reasoning_end"}),
     ("POST", "/v1/messages", {"messages": MESSAGES, "max_tokens": 4}),
     ("POST", "/v1/messages/count_tokens", {"messages": MESSAGES}),
+    ("POST", "/v1/decisions", {"input": "Once", "permutations": 2, "questions": [
+        {"type": "predicate", "instructions": "x"}, {"type": "choice", "name": "c", "instructions": [
+            {"type": "input_json", "data": {"a": 1}}], "choices": [{"value": "a"}, {"value": True, "description": "b"}]}]}),
+    ("POST", "/v1/systemone", {"state": {"a": 1}, "questions": {"b": {"type": "score", "criteria": ["c", {"d": 2}]}}}),
     ("POST", "/v1/completions", "no JSON {"),
 ]
 

@@ -137,7 +137,7 @@ enum admission admission_decide(struct engine_client *engine, struct api_call *a
     const bool is_dry = what == ADMISSION_FOR_DRY_RUNS;
     const uint32_t n = api == NULL ? 1
                        : is_dry    ? api->request.params.n_prompts
-                       : (api->request.params.form & PARAMS_POOLED) != 0
+                       : (api->request.params.form & PARAMS_MANY) != 0
                            ? 1 /* the other prompts are posted when there is room */
                            : api->request.n_choices;
     uint32_t tenant;

@@ -21,6 +21,9 @@
 /* Most bytes and most steps of a body that the I/O thread parses: a millisecond or two. */
 #define INLINE_BODY ((size_t)8 << 10)
 #define INLINE_STEPS 50000
+/* Steps for the prompts of decisions, which repeat the input: 8 a byte of MAX_BYTES in
+ * api_request_decisions.c. */
+#define DECISION_STEPS ((uint64_t)256 << 20)
 /* Bytes of a body after whose parsing freed memory is returned to the system. */
 #define LARGE_BODY ((size_t)1 << 20)
 
@@ -58,6 +61,8 @@ static void finish_parse(struct completion *c)
 
 static void do_parse(struct api_call *api, uint64_t steps)
 {
+    if ((api->wire_format->form & PARAMS_DECISIONS) != 0)
+        steps += DECISION_STEPS;
     api->budget = (struct budget){.steps_left = steps, .canceled = &api->job.canceled};
     api_request_parse(&api->request, api->engine->model, api->wire_format, &api->body,
                       &api->headers, &api->budget);
@@ -102,6 +107,7 @@ static void parse_on_pool(struct completion *c)
 static bool parse_inline(struct api_call *api)
 {
     if (api->is_constrained || api->body.len > INLINE_BODY ||
+        (api->wire_format->form & PARAMS_DECISIONS) != 0 ||
         loop_guard_is_due(api->engine->shared->loop))
         return false;
     do_parse(api, INLINE_STEPS);

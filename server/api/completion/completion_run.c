@@ -2,8 +2,8 @@
  * headers set, its stream begun and its requests posted to the engine.
  *
  * Choices of a generated text are posted together, and share the blocks of a prompt that several of
- * them have. Texts that are embedded or scored, of which a call may have more than the queue holds,
- * are posted when there is room, and leave half of the queue to other calls.
+ * them have. Texts that are embedded, scored or decided, of which a call may have more than the
+ * queue holds, are posted when there is room, and leave half of the queue to other calls.
  */
 #include "server/api/completion/completion_impl.h"
 
@@ -35,7 +35,7 @@ static void make_rules(struct completion *c)
     c->rules.shows_special = p->shows_special;
     c->rules.slot = p->slot;
     c->rules.keeps_slot = slots_are_on(c->api.engine->slots) && p->cache_salt[0] == '\0' &&
-                          c->api.request.adapter == NULL && (p->form & PARAMS_POOLED) == 0;
+                          c->api.request.adapter == NULL && (p->form & PARAMS_MANY) == 0;
     c->rules.keeps_tokens =
         c->rules.keeps_slot || p->receipt ||
         ((p->form & PARAMS_COMPLETIONS) != 0 && p->stream && c->api.request.n_choices == 1);
@@ -143,7 +143,7 @@ static uint32_t n_to_post(const struct completion *c)
     const uint32_t left = c->n_choices - c->n_posted;
     uint32_t room = engine_client_room(engine), own;
 
-    if ((c->api.request.params.form & PARAMS_POOLED) == 0 || left == 0)
+    if ((c->api.request.params.form & PARAMS_MANY) == 0 || left == 0)
         return left;
     own = (engine->model->max_outstanding + 1) / 2;
     own = own > c->n_open ? own - c->n_open : 0;
@@ -190,7 +190,7 @@ static void set_forecast_header(struct completion *c)
     struct forecast f;
     char text[24];
 
-    if ((c->api.request.params.form & PARAMS_POOLED) != 0)
+    if ((c->api.request.params.form & PARAMS_MANY) != 0)
         return;
     f = engine_client_forecast(c->api.engine, c->api.request.requests[0], n_cached, 0);
     if (!f.is_known)

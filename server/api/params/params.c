@@ -290,7 +290,7 @@ static int check_combinations(const struct params *p, struct api_error *e)
 
     if (missing != NULL)
         return api_error_set(e, 400, missing, NULL, "'%s' is required", missing);
-    if ((p->form & PARAMS_POOLED) == 0 && p->n_prompts * p->n_each > PARAMS_MAX_CHOICES)
+    if ((p->form & PARAMS_MANY) == 0 && p->n_prompts * p->n_each > PARAMS_MAX_CHOICES)
         return api_error_set(e, 400, p->n_each > p->n ? "best_of" : "n", NULL,
                              "%u prompts times %s = %u is more than %d choices", p->n_prompts,
                              p->n_each > p->n ? "best_of" : "n", p->n_each, PARAMS_MAX_CHOICES);
@@ -357,6 +357,8 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
         return ERR_INVAL;
     if (form == PARAMS_RESPONSES && params_settle_search(p, e) < 0)
         return ERR_INVAL;
+    if ((form & PARAMS_DECISIONS) != 0 && params_settle_decisions(p, e) < 0)
+        return ERR_INVAL;
     if (check_combinations(p, e) < 0)
         return ERR_INVAL;
     if (params_settle_lazy(p, e) < 0)
@@ -370,6 +372,7 @@ void params_release(struct params *p)
 {
     stop_list_release(&p->stop);
     conversation_release(&p->chat);
+    decision_set_release(&p->decisions);
     cJSON_Delete(p->forced_schema);
     cJSON_Delete(p->response_fields);
     mem_free(p->allowed);

@@ -22,6 +22,7 @@
 #include "server/api/params/constraint_spec.h"
 #include "server/api/params/context_edits.h"
 #include "server/api/params/conversation.h"
+#include "server/api/params/decision_set.h"
 #include "server/api/params/infill_spec.h"
 #include "server/api/params/stop.h"
 #include "server/http/error.h"
@@ -60,6 +61,9 @@ enum params_form { /* the wire format of a body */
     PARAMS_SCORE = 1u << 15,    /* vLLM's /score; the next two are vLLM's, too */
     PARAMS_CLASSIFY = 1u << 16,
     PARAMS_POOL = 1u << 17,
+    PARAMS_DECIDE = 1u << 18,    /* OpenAI's /v1/decisions */
+    PARAMS_SYSTEMONE = 1u << 19, /* TypeSafe's /v1/systemone */
+    PARAMS_DECISIONS = PARAMS_DECIDE | PARAMS_SYSTEMONE,
     PARAMS_PAIRS = PARAMS_RERANK | PARAMS_SCORE,
     PARAMS_NUMBERS = PARAMS_EMBED | PARAMS_POOL,
     PARAMS_INPUTS = PARAMS_NUMBERS | PARAMS_CLASSIFY,
@@ -74,12 +78,15 @@ enum params_form { /* the wire format of a body */
     PARAMS_OLLAMA_TEXTS = PARAMS_OLLAMA_TURNS | PARAMS_OLLAMA_RAW,
     PARAMS_OLLAMA_VECTORS = PARAMS_OLLAMA_EMBED | PARAMS_OLLAMA_EMBEDDINGS,
     PARAMS_OLLAMA = PARAMS_OLLAMA_TEXTS | PARAMS_OLLAMA_VECTORS,
-    PARAMS_TURNS = PARAMS_CHATS | PARAMS_OLLAMA_TURNS,    /* bodies with a conversation */
+    /* bodies with a conversation */
+    PARAMS_TURNS = PARAMS_CHATS | PARAMS_OLLAMA_TURNS | PARAMS_DECISIONS,
     PARAMS_VECTORS = PARAMS_EMBED | PARAMS_OLLAMA_VECTORS, /* bodies with texts to embed */
     PARAMS_LLAMA_ORDER = PARAMS_LLAMA | PARAMS_OLLAMA_TEXTS, /* samplers in llama-server's order */
     PARAMS_POOLED = PARAMS_PAIRS | PARAMS_INPUTS | PARAMS_OLLAMA_VECTORS, /* generate no tokens */
+    /* calls of many texts, which are posted as the queue has room, and never streamed */
+    PARAMS_MANY = PARAMS_POOLED | PARAMS_DECISIONS,
     PARAMS_NAMED = PARAMS_TEXT | PARAMS_CHAT | PARAMS_PAIRS | PARAMS_INPUTS, /* have request_id */
-    PARAMS_EVERY = PARAMS_ALL | PARAMS_OLLAMA | PARAMS_POOLED,
+    PARAMS_EVERY = PARAMS_ALL | PARAMS_OLLAMA | PARAMS_MANY,
 };
 
 enum pooling_task { TASK_UNSET = 0, TASK_EMBED, TASK_CLASSIFY, TASK_TOKEN_EMBED };
@@ -232,6 +239,7 @@ struct params {
     cJSON *forced_schema; /* schema that the constraint of tool calls borrows; owned */
     bool forces_own_form; /* forced calls are written in the form of the model's family */
     bool parallel_tool_calls, add_generation_prompt, continue_final_message;
+    struct decision_set decisions; /* DECISIONS */
     /* RESPONSES */
     bool store, background;
     char previous_id[PARAMS_MAX_RESPONSE_ID + 1]; /* "" = none */

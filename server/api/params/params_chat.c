@@ -307,7 +307,9 @@ static int check_continued(const struct params *p, struct api_error *e)
 
 int params_check_chat(const struct params *p, struct api_error *e)
 {
-    const char *messages = p->form == PARAMS_RESPONSES ? "input" : "messages";
+    const char *messages = (p->form & (PARAMS_RESPONSES | PARAMS_DECIDE)) != 0 ? "input"
+                           : p->form == PARAMS_SYSTEMONE                       ? "state"
+                                                                               : "messages";
 
     if (!p->has_messages || p->chat.n_messages == 0)
         return api_error_set(e, 400, messages, NULL, "'%s' is required", messages);

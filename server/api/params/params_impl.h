@@ -136,6 +136,9 @@ int params_settle_lazy(struct params *p, struct api_error *e);
 const char *params_missing_pair(const struct params *p);
 int params_settle_pairs(struct params *p, const struct params_limits *limits, struct api_error *e);
 
+/* Number the prompts of the questions, and set what every decision needs: no thought, one token. */
+int params_settle_decisions(struct params *p, struct api_error *e);
+
 /* Check the fields of a chat against each other. */
 int params_check_chat(const struct params *p, struct api_error *e);
 /* Constrain the answer to a call, if tool_choice forces one; tools and tool_choice were checked. */

@@ -15,6 +15,20 @@
 
 #define MAX_REASONING ((size_t)64 << 20) /* bytes: a prompt has no more */
 
+/* Append the JSON of a part input_json to the last message. */
+static int take_json_part(const struct field_args *a, const struct field_path *p, const cJSON *part,
+                          const char *member)
+{
+    const cJSON *data = field_find(part, "data");
+    struct buf text;
+
+    if (!cJSON_IsObject(data) && !cJSON_IsArray(data))
+        return field_refuse(p, member, "parts input_json with an object or a list as data");
+    buf_init(&text, MAX_REASONING);
+    json_add_value(&text, data);
+    return conversation_add_composed(&a->p->chat, &text) == 0 ? 0 : api_error_no_memory(a->e);
+}
+
 /* Append a text, or parts with texts, to the last message. */
 static int take_parts(const struct field_args *a, const struct field_path *p, const cJSON *item,
                       const char *member)
@@ -29,6 +43,11 @@ static int take_parts(const struct field_args *a, const struct field_path *p, co
     for (const cJSON *it = content->child; it != NULL; it = it->next) {
         const char *type = field_text(it, "type"), *text = field_text(it, "text");
 
+        if (type != NULL && strcmp(type, "input_json") == 0 && a->p->form == PARAMS_DECIDE) {
+            if (take_json_part(a, p, it, member) < 0)
+                return ERR_INVAL;
+            continue;
+        }
         if (type != NULL && strcmp(type, "refusal") == 0)
             text = field_text(it, "refusal");
         else if (type == NULL ||
