@@ -155,11 +155,14 @@ static void take_defaults(struct verifier *v, const cJSON *receipt)
 
 static const struct wire_format *format_of(const cJSON *receipt)
 {
+    static const struct wire_format *const all[] = {&wire_openai_completions, &wire_openai_chat,
+                                                    &wire_openai_decisions, &wire_systemone};
     const char *endpoint = receipt_text(receipt, "endpoint");
 
-    if (strcmp(endpoint, "/v1/completions") == 0)
-        return &wire_openai_completions;
-    return strcmp(endpoint, "/v1/chat/completions") == 0 ? &wire_openai_chat : NULL;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (strcmp(all[i]->endpoint, endpoint) == 0)
+            return all[i];
+    return NULL;
 }
 
 static bool parse_receipt(struct verifier *v, const cJSON *receipt, const char *text, size_t n,
@@ -175,7 +178,7 @@ static bool parse_receipt(struct verifier *v, const cJSON *receipt, const char *
     int rc;
 
     if (format == NULL || !json_member_text(text, n, "request", &value, &len)) {
-        differs(v, "it is not a receipt of a completion or chat");
+        differs(v, "it is not a receipt of a completion, a chat or decisions");
         return false;
     }
     info.aliases = "*"; /* accept the model's name of the receipt, which may differ here */
@@ -186,8 +189,7 @@ static bool parse_receipt(struct verifier *v, const cJSON *receipt, const char *
     buf_release(&body);
     if (rc == 0 && p->error.status == 0)
         return true;
-    differs(v, "its request cannot be read: %s",
-            rc < 0 ? err_text(rc) : p->error.message);
+    differs(v, "its request cannot be read: %s", rc < 0 ? err_text(rc) : p->error.message);
     return false;
 }
 
@@ -225,6 +227,8 @@ static bool take_adapter(struct verifier *v, const cJSON *receipt, struct api_re
 
 struct expected {
     struct token_list tokens;
+    const cJSON *labels;         /* of a decision, else NULL */
+    const struct prompt *prompt; /* has the labels that are computed here */
     uint32_t n_same;
     bool is_over;
 };
@@ -233,8 +237,7 @@ static int read_tokens(const cJSON *list, struct token_list *out)
 {
     const cJSON *item;
 
-    cJSON_ArrayForEach(item, list)
-    {
+    cJSON_ArrayForEach(item, list) {
         const int64_t id = whole_of(item, -1);
 
         if (id < 0 || token_list_add(out, (int32_t)id, SIZE_MAX) < 0)
@@ -254,20 +257,27 @@ static bool is_consistent(struct verifier *v, const cJSON *choice, const struct 
     return false;
 }
 
+static bool has_prompt(const struct request *r, const cJSON *choice)
+{
+    char digest[DIGEST_TEXT];
+
+    return r != NULL && digest_tokens(r->ids, r->n_prompt, digest) == 0 &&
+           strcmp(digest, receipt_text(choice, "prompt")) == 0;
+}
+
 /* Find the first remaining request with the choice's prompt; NULL: there is none. Choices of one
  * prompt differ only in their seeds, and with best_of in their indexes. */
 static struct request **find_request(struct verifier *v, const cJSON *choice,
                                      const struct api_request *p)
 {
-    char digest[DIGEST_TEXT];
+    const uint32_t index = (uint32_t)whole_of(member(choice, "index"), 0);
 
-    for (uint32_t i = 0; i < p->n_choices; i++) {
-        const struct request *r = p->requests[i];
-
-        if (r != NULL && digest_tokens(r->ids, r->n_prompt, digest) == 0 &&
-            strcmp(digest, receipt_text(choice, "prompt")) == 0)
+    /* Usually it is the request of the choice's index. */
+    if (index < p->n_choices && has_prompt(p->requests[index], choice))
+        return &p->requests[index];
+    for (uint32_t i = 0; i < p->n_choices; i++)
+        if (has_prompt(p->requests[i], choice))
             return &p->requests[i];
-    }
     differs(
         v,
         "the prompt of choice %" PRId64
@@ -311,6 +321,32 @@ static void follow_choice(struct verifier *v, struct expected *x)
     }
 }
 
+/* Compare the log-probabilities of a decision's labels, bit for bit. */
+static bool has_same_labels(struct verifier *v, const cJSON *choice, const struct expected *x)
+{
+    const uint32_t n = x->prompt != NULL ? x->prompt->n_labels : 0;
+    const cJSON *item = x->labels != NULL ? x->labels->child : NULL;
+    const int64_t index = whole_of(member(choice, "index"), 0);
+
+    if ((uint32_t)cJSON_GetArraySize(x->labels) != n) {
+        differs(v, "choice %" PRId64 " has %d labels in the receipt, but %u here", index,
+                cJSON_GetArraySize(x->labels), n);
+        return false;
+    }
+    for (uint32_t i = 0; i < n; i++, item = item->next) {
+        const float here = x->prompt->label_logprobs[i], there = (float)item->valuedouble;
+
+        if (memcmp(&here, &there, sizeof(here)) == 0)
+            continue;
+        differs(v,
+                "choice %" PRId64 ": option %u has the log-probability %.9g here, but %.9g in "
+                "the receipt",
+                index, i, (double)here, (double)there);
+        return false;
+    }
+    return true;
+}
+
 static void tell_choice(struct verifier *v, const cJSON *choice, const struct expected *x)
 {
     const int64_t index = whole_of(member(choice, "index"), 0);
@@ -321,6 +357,8 @@ static void tell_choice(struct verifier *v, const cJSON *choice, const struct ex
                 x->tokens.n);
         return;
     }
+    if (!has_same_labels(v, choice, x))
+        return;
     printf("%s: choice %" PRId64 " is equal: %zu tokens\n", v->place, index, x->tokens.n);
     v->n_equal++;
 }
@@ -333,6 +371,8 @@ static void check_choice(struct verifier *v, const cJSON *choice, const struct a
     if (read_tokens(member(choice, "tokens"), &x.tokens) < 0)
         differs(v, "its tokens cannot be read");
     else if (is_consistent(v, choice, &x) && (r = find_request(v, choice, p)) != NULL) {
+        x.labels = member(choice, "labels");
+        x.prompt = &p->prompts[(r - p->requests) / p->params.n_each];
         prepare_choice(v, choice, &x, *r);
         if (x.tokens.n > 0 && queue_post(v->model->queue, *r) == 0) {
             *r = NULL; /* the engine owns it */
@@ -349,7 +389,8 @@ static void check_choices(struct verifier *v, const cJSON *receipt, const struct
 
     if (cJSON_GetArraySize(member(receipt, "choices")) == 0)
         differs(v, "it has no choices");
-    cJSON_ArrayForEach(choice, member(receipt, "choices")) check_choice(v, choice, p);
+    cJSON_ArrayForEach(choice, member(receipt, "choices"))
+        check_choice(v, choice, p);
 }
 
 static void check_receipt(struct verifier *v, const cJSON *receipt, const char *text, size_t n)

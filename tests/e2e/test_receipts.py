@@ -176,7 +176,7 @@ DIFFERENCES = [
     (lambda r, c: r["request"].update(temperature="hot"), "its request cannot be read: 'temperature'"),
     (lambda r, c: r.update(weights=["sha256:" + 64 * "0"]), "file 1 of the model has the digest sha256:"),
     (lambda r, c: r.update(weights=[]), "the receipt's model has 0 files, but this model has 1"),
-    (lambda r, c: r.update(endpoint="/v1/embeddings"), "not a receipt of a completion or chat"),
+    (lambda r, c: r.update(endpoint="/v1/embeddings"), "not a receipt of a completion, a chat or decisions"),
     (lambda r, c: r.update(receipt=2), "not a receipt of version 1"),
     (lambda r, c: r.update(choices=[]), "it has no choices"),
     (lambda r, c: c.update(tokens=[1e300]), "its tokens cannot be read"),
@@ -220,3 +220,36 @@ def test_a_receipt_of_several_lines(server, tmp_path):
     file.write_text(json.dumps(one(server), indent=2))
     run = quire("verify", file, "--log-level", "error")
     assert run.returncode == 0 and run.out.splitlines()[-1] == "1 answers are equal (12 tokens), 0 are not"
+
+
+# ---- decisions
+
+QUESTIONS = [{"type": "predicate", "instructions": "It sleeps."},
+             {"type": "choice", "instructions": "Who?", "choices": [{"value": "bear"}, {"value": "bird"}, {"value": "dog"}]}]
+
+
+def decided(server):
+    r = server.post("/v1/decisions", {"input": "The bear slept.", "questions": QUESTIONS, "permutations": 2, "receipt": True})
+    assert r.status == 200, r.body
+    return r.json
+
+
+def test_decisions_are_computed_again(server):
+    answer = decided(server)
+    receipt = answer["receipt"]
+    assert receipt["endpoint"] == "/v1/decisions" and [len(c["labels"]) for c in receipt["choices"]] == [2, 2, 3, 3]
+    state = server.post("/v1/systemone", {"state": {"a": 1}, "questions": {"b": {"type": "noul"}}, "receipt": True}).json
+    code, lines, _ = verify([answer, state])
+    assert code == 0 and lines[-1] == "5 answers are equal (5 tokens), 0 are not"
+
+
+def test_a_changed_probability_is_found(server):
+    answer = decided(server)
+    answer["receipt"]["choices"][2]["labels"][1] += 1e-3
+    code, lines, _ = verify([answer])
+    assert code == 1 and lines[-1].endswith("1 are not")
+    assert any("choice 2: option 1 has the log-probability" in line for line in lines), lines
+    answer = decided(server)
+    del answer["receipt"]["choices"][0]["labels"]
+    code, lines, _ = verify([answer])
+    assert code == 1 and any("has 0 labels in the receipt, but 2 here" in line for line in lines), lines

@@ -185,8 +185,10 @@ static void whole_openai(struct response_writer *a, struct buf *out)
                "],\"usage\":{\"input_tokens\":%" PRIu64
                ",\"input_tokens_details\":{\"cached_tokens\":%" PRIu64
                ",\"cache_write_tokens\":%" PRIu64 "},\"output_tokens\":0,"
-               "\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":%" PRIu64 "}}",
+               "\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":%" PRIu64 "}",
                u->prompt, u->cached, u->prompt - u->cached, u->prompt);
+    response_add_receipt(a, out);
+    buf_add_char(out, '}');
 }
 
 /* ---- TypeSafe's ---- */
@@ -260,11 +262,14 @@ static void whole_typesafe(struct response_writer *a, struct buf *out)
                 add_mass(&r, out);
         }
     }
-    buf_printf(out, "},\"usage\":{\"input_tokens\":%" PRIu64 ",\"output_tokens\":0}}",
+    buf_printf(out, "},\"usage\":{\"input_tokens\":%" PRIu64 ",\"output_tokens\":0}",
                a->usage.prompt);
+    response_add_receipt(a, out);
+    buf_add_char(out, '}');
 }
 
 const struct wire_format wire_openai_decisions = {
+    .endpoint = "/v1/decisions",
     .id_prefix = "decision-",
     .form = PARAMS_DECIDE,
     .keeps_text = true,
@@ -273,6 +278,7 @@ const struct wire_format wire_openai_decisions = {
 };
 
 const struct wire_format wire_systemone = {
+    .endpoint = "/v1/systemone",
     .id_prefix = "decision-",
     .form = PARAMS_SYSTEMONE,
     .keeps_text = true,

@@ -338,6 +338,7 @@ static void end_chat(struct response_writer *a, struct buf *out)
 }
 
 const struct wire_format wire_openai_chat = {
+    .endpoint = "/v1/chat/completions",
     .id_prefix = "chatcmpl-",
     .form = PARAMS_CHAT,
     .begin = begin_chat,

@@ -57,6 +57,7 @@ static void end_completions(struct response_writer *a, struct buf *out)
 }
 
 const struct wire_format wire_openai_completions = {
+    .endpoint = "/v1/completions",
     .id_prefix = "cmpl-",
     .form = PARAMS_TEXT,
     .begin = begin_completions,

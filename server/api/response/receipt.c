@@ -61,7 +61,12 @@ static void add_receipt_choice(const struct receipt_choice *c, struct buf *out)
     buf_add_str(out, ",\"tokens\":[");
     for (size_t i = 0; i < c->n_answer; i++)
         buf_printf(out, "%s%d", i > 0 ? "," : "", c->answer[i]);
-    buf_printf(out, "],\"finish_reason\":\"%s\"}", c->finish);
+    buf_printf(out, "],\"finish_reason\":\"%s\"", c->finish);
+    for (uint32_t i = 0; i < c->n_labels; i++) {
+        buf_add_str(out, i > 0 ? "," : ",\"labels\":[");
+        json_add_float(out, c->labels[i]);
+    }
+    buf_add_str(out, c->n_labels > 0 ? "]}" : "}");
 }
 
 void receipt_add(const struct receipt_source *s, const char *endpoint,

@@ -10,11 +10,12 @@
  *    "endpoint":"/v1/completions","time":Unix seconds, as given to its chat template,
  *    "request":{the body},
  *    "choices":[{"index":0,"seed":"…","prompt_tokens":18,"prompt":"sha256:…","answer":"sha256:…",
- *                "tokens":[…],"finish_reason":"stop"}]}
+ *                "tokens":[…],"finish_reason":"stop","labels":[…]}]}
  *
  * `prompt` and `answer` are digests of token ids (digest.h). The seed is a text, for many readers
- * of JSON cannot represent all 64-bit numbers. `adapter` is left out if there is none. By P1
- * nothing else affects the tokens: no other request, no number of threads, no instruction set.
+ * of JSON cannot represent all 64-bit numbers. `labels`, in decisions only, are the
+ * log-probabilities of the labels, by option. `adapter` is left out if there is none. By P1 nothing
+ * else affects the tokens: no other request, no number of threads, no instruction set.
  *
  * Thread: any.
  * Memory: appended to `out`, whose errors stay in it.
@@ -46,6 +47,8 @@ struct receipt_choice { /* all borrowed */
     const int32_t *prompt, *answer; /* [n_prompt], [n_answer] token ids */
     size_t n_prompt, n_answer;
     const char *finish;             /* "stop" */
+    const float *labels;            /* [n_labels] log-probabilities of a decision's options */
+    uint32_t n_labels;              /* 0: it is no decision */
 };
 
 /* Keep the body of a request. 0 or ERR_NOMEM. */

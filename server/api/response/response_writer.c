@@ -8,6 +8,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/mem.h"
 #include "core/base/hex.h"
 #include "core/base/version.h"
 #include "core/json/json.h"
@@ -225,24 +226,30 @@ static struct receipt_choice of_choice(const struct choice *c)
                                    .n_prompt = c->prompt->ids.n,
                                    .answer = c->tokens.ids,
                                    .n_answer = c->tokens.n,
+                                   .labels = c->prompt->label_logprobs,
+                                   .n_labels = c->prompt->n_labels,
                                    .finish = choice_finish_name(c)};
 }
 
 void response_add_receipt(const struct response_writer *a, struct buf *out)
 {
-    const bool is_chat = a->params->form == PARAMS_CHAT;
-    struct receipt_choice choices[PARAMS_MAX_CHOICES];
+    struct receipt_choice *choices;
 
     if (a->receipt == NULL)
         return;
+    choices = mem_calloc(a->n_choices, sizeof(*choices));
+    if (choices == NULL) {
+        out->err = ERR_NOMEM;
+        return;
+    }
     for (uint32_t i = 0; i < a->n_choices; i++) {
         choices[i] = of_choice(&a->choices[i]);
         if (a->choices[i].tokens.n != a->choices[i].n_tokens) /* memory ran out for some tokens */
             out->err = ERR_NOMEM;
     }
     buf_add_str(out, ",\"receipt\":");
-    receipt_add(a->receipt, is_chat ? "/v1/chat/completions" : "/v1/completions", choices,
-                a->n_choices, out);
+    receipt_add(a->receipt, a->wire_format->endpoint, choices, a->n_choices, out);
+    mem_free(choices);
 }
 
 void response_pass_choice(struct buf *out, struct choice *c)

@@ -29,6 +29,7 @@ struct server_model;
 
 struct wire_format {
     const char *id_prefix;
+    const char *endpoint;    /* the path that receipts of its answers name; NULL: it has none */
     const char *stream_type; /* Content-Type of streams; NULL: text/event-stream */
     enum params_form form; /* 0: the body is not a request, `answer` reads it */
     /* Chooses the wire format of a body, if the route takes several forms; NULL: there is one
