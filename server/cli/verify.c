@@ -1,4 +1,5 @@
-/* server/cli/verify.c - `quire verify`: computes answers again from their receipts.
+/* server/cli/verify.c - `quire verify`: computes answers again from their receipts; `quire diff`:
+ * computes them with another model or other settings, and counts what changes.
  *
  * The settings in the first receipt are turned into flags and put before those of the command line,
  * and the model is loaded with them. Then each receipt of the file is checked (verify_receipt.h);
@@ -13,6 +14,7 @@
 #include "core/base/mem.h"
 #include "core/hub/pull.h"
 #include "core/json/json.h"
+#include "server/cli/diff_report.h"
 #include "server/cli/receipt_origin.h"
 #include "server/cli/serve_model.h"
 #include "server/cli/verify_receipt.h"
@@ -38,6 +40,18 @@ static void print_verify_help(void)
         "such as --model. Settings that change which tokens are generated are taken from the\n"
         "first receipt, unless they are given; --adapters NAME=PATH names adapters.\n",
         stdout);
+}
+
+static void print_diff_help(void)
+{
+    fputs("quire diff FILE [settings]\n"
+          "Computes the answers in a file again with another model or other settings, and reports\n"
+          "which answers change, at which token, and which decisions flip, by how much\n"
+          "probability. FILE has receipts, or answers with them, as for quire verify. Name what\n"
+          "changes: --model OTHER, --load-type q4_0, --kv-type q8_0. Other settings that change\n"
+          "tokens are taken from the first receipt.\n"
+          "The exit code is 0 if no answer changes and no decision flips, else 1.\n",
+          stdout);
 }
 
 /* ---- the file ---- */
@@ -135,7 +149,8 @@ static void flags_of(const char *text, size_t n, struct flags *f)
 /* Load the settings. The last value of a setting counts: first those of the receipt, then the
  * command line, and finally settings that turn off the other parts of a server, because one may be
  * running. */
-static int load_config(struct config *c, int argc, char **argv, struct flags *f, bool *done)
+static int load_config(struct config *c, int argc, char **argv, struct flags *f, void (*help)(void),
+                       bool *done)
 {
     static const char *const own[] = {"--receipts=on",   "--journal=",   "--kv-store=",
                                       "--kv-events=off", "--swap-file=", "--slot-save-path="};
@@ -152,7 +167,7 @@ static int load_config(struct config *c, int argc, char **argv, struct flags *f,
         all[n++] = argv[i];
     for (int i = 0; i < n_own; i++)
         all[n++] = (char *)(uintptr_t)own[i]; /* the texts are only read */
-    code = command_config(c, n, all, print_verify_help, done);
+    code = command_config(c, n, all, help, done);
     mem_free(all);
     return code;
 }
@@ -164,23 +179,28 @@ static void on_verify_wake(void *ud)
     sem_post(ud);
 }
 
-static void check_lines(struct served *model, sem_t *wake, struct lines l, struct verifier *v)
+static void check_lines(struct served *model, sem_t *wake, struct lines l, struct diff_report *diff,
+                        struct verifier *v)
 {
     const char *text;
     char place[32];
     size_t n;
 
-    *v = (struct verifier){.model = model, .wake = wake, .place = place, .next_id = 1};
+    *v =
+        (struct verifier){.model = model, .wake = wake, .place = place, .next_id = 1, .diff = diff};
     while (next_line(&l, &text, &n)) {
         snprintf(place, sizeof(place), "line %u", l.number);
         verify_receipt(v, text, n);
         fflush(stdout);
     }
-    printf("%" PRIu64 " answers are equal (%" PRIu64 " tokens), %" PRIu64 " are not\n", v->n_equal,
-           v->n_tokens, v->n_different);
+    if (diff != NULL)
+        diff_report_print(diff);
+    else
+        printf("%" PRIu64 " answers are equal (%" PRIu64 " tokens), %" PRIu64 " are not\n",
+               v->n_equal, v->n_tokens, v->n_different);
 }
 
-static int run_verify(const struct config *c, const struct lines *l)
+static int run_verify(const struct config *c, const struct lines *l, struct diff_report *diff)
 {
     struct served model;
     struct verifier v = {.n_different = 1};
@@ -199,8 +219,9 @@ static int run_verify(const struct config *c, const struct lines *l)
         command_fail(code, "%s", err);
     } else {
         served_complete(&model);
-        check_lines(&model, &wake, *l, &v);
-        code = v.n_different == 0 ? EXIT_OK : EXIT_FAILED;
+        check_lines(&model, &wake, *l, diff, &v);
+        code = v.n_different == 0 && (diff == NULL || diff_report_is_equal(diff)) ? EXIT_OK
+                                                                                  : EXIT_FAILED;
     }
     served_stop(&model);
     served_join(&model);
@@ -209,7 +230,13 @@ static int run_verify(const struct config *c, const struct lines *l)
     return code;
 }
 
-static int verify(int argc, char **argv, struct buf *file)
+struct mode { /* what the two commands differ in */
+    const char *name;
+    void (*help)(void);
+    struct diff_report *diff; /* NULL: verify */
+};
+
+static int verify(int argc, char **argv, struct buf *file, const struct mode *mode)
 {
     struct lines l, first;
     struct flags flags = {0};
@@ -224,15 +251,15 @@ static int verify(int argc, char **argv, struct buf *file)
     if (!next_line(&first, &text, &n))
         return command_fail(EXIT_FAILED, "the file contains no receipt");
     flags_of(text, n, &flags);
-    code = load_config(&config, argc, argv, &flags, &done);
+    code = load_config(&config, argc, argv, &flags, mode->help, &done);
     if (!done && code == EXIT_OK)
-        code = run_verify(&config, &l);
+        code = run_verify(&config, &l, mode->diff);
     if (!done)
         config_release(&config);
     return code;
 }
 
-int cmd_verify(int argc, char **argv)
+static int run_mode(int argc, char **argv, const struct mode *mode)
 {
     const char *path = argc > 1 ? argv[1] : "";
     struct config config;
@@ -241,11 +268,12 @@ int cmd_verify(int argc, char **argv)
     int code;
 
     if (argc < 2 || (path[0] == '-' && path[1] != '\0')) {
-        code = command_config(&config, argc, argv, print_verify_help, &done);
+        code = command_config(&config, argc, argv, mode->help, &done);
         if (done)
             return code;
         config_release(&config);
-        return command_fail(EXIT_USAGE, "verify needs a FILE first (quire verify --help)");
+        return command_fail(EXIT_USAGE, "%s needs a FILE first (quire %s --help)", mode->name,
+                            mode->name);
     }
     buf_init(&file, MAX_FILE);
     code = read_receipts(path, &file);
@@ -253,8 +281,25 @@ int cmd_verify(int argc, char **argv)
         code = command_fail(EXIT_FAILED, "%s: %s", path, err_text(code));
     else {
         argv[1] = argv[0];
-        code = verify(argc - 1, argv + 1, &file);
+        code = verify(argc - 1, argv + 1, &file, mode);
     }
     buf_release(&file);
+    return code;
+}
+
+int cmd_verify(int argc, char **argv)
+{
+    const struct mode mode = {"verify", print_verify_help, NULL};
+
+    return run_mode(argc, argv, &mode);
+}
+
+int cmd_diff(int argc, char **argv)
+{
+    struct diff_report report = {0};
+    const struct mode mode = {"diff", print_diff_help, &report};
+    const int code = run_mode(argc, argv, &mode);
+
+    diff_report_release(&report);
     return code;
 }

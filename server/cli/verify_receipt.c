@@ -17,6 +17,7 @@
 #include "scheduler/queue.h"
 #include "server/api/api_request.h"
 #include "server/api/response/response_writer.h"
+#include "server/cli/diff_report.h"
 #include "server/cli/receipt_origin.h"
 #include "server/cli/serve_model.h"
 #include "server/api/response/digest.h"
@@ -278,6 +279,10 @@ static struct request **find_request(struct verifier *v, const cJSON *choice,
     for (uint32_t i = 0; i < p->n_choices; i++)
         if (has_prompt(p->requests[i], choice))
             return &p->requests[i];
+    if (v->diff != NULL && index < p->n_choices && p->requests[index] != NULL) {
+        v->diff->n_other_prompts++;
+        return &p->requests[index];
+    }
     differs(
         v,
         "the prompt of choice %" PRId64
@@ -352,6 +357,11 @@ static void tell_choice(struct verifier *v, const cJSON *choice, const struct ex
     const int64_t index = whole_of(member(choice, "index"), 0);
 
     v->n_tokens += x->n_same;
+    if (v->diff != NULL) {
+        if (x->labels == NULL) /* decisions are compared when all their orders are computed */
+            diff_report_answer(v->diff, v->place, (uint32_t)index, x->n_same, x->tokens.n);
+        return;
+    }
     if (x->n_same < x->tokens.n) {
         differs(v, "choice %" PRId64 " differs from token %u of %zu on", index, x->n_same + 1,
                 x->tokens.n);
@@ -393,6 +403,42 @@ static void check_choices(struct verifier *v, const cJSON *receipt, const struct
         check_choice(v, choice, p);
 }
 
+/* Add the log-probabilities that a choice of the receipt has for the options of q. */
+static bool add_recorded(struct decision_result *r, const cJSON *choice,
+                         const struct decision_question *q)
+{
+    float logprobs[DECISIONS_MAX_OPTIONS];
+    const cJSON *list = member(choice, "labels"), *item;
+    uint32_t n = 0;
+
+    if ((uint32_t)cJSON_GetArraySize(list) != q->n_options)
+        return false;
+    cJSON_ArrayForEach(item, list) logprobs[n++] = (float)item->valuedouble;
+    decision_result_add(r, logprobs, n, q->n_orders);
+    return true;
+}
+
+/* Compare the answer of one question, whose orders are choices of the receipt. */
+static void diff_question(struct verifier *v, const cJSON *receipt, const struct api_request *p,
+                          uint32_t i)
+{
+    const struct decision_set *s = &p->params.decisions;
+    const struct decision_question *q = &s->questions[i];
+    const cJSON *choices = member(receipt, "choices");
+    struct decision_result before = {.is_valid = true}, after = {.is_valid = true};
+
+    for (uint32_t k = 0; k < q->n_orders; k++) {
+        const struct prompt *prompt = &p->prompts[q->first_prompt + k];
+
+        if (!add_recorded(&before, cJSON_GetArrayItem(choices, (int)(q->first_prompt + k)), q)) {
+            differs(v, "the receipt has other labels than its question %u", i);
+            return;
+        }
+        decision_result_add(&after, prompt->label_logprobs, prompt->n_labels, q->n_orders);
+    }
+    diff_report_decision(v->diff, v->place, i, q, s->options, &before, &after);
+}
+
 static void check_receipt(struct verifier *v, const cJSON *receipt, const char *text, size_t n)
 {
     struct api_request p = {0};
@@ -404,11 +450,14 @@ static void check_receipt(struct verifier *v, const cJSON *receipt, const char *
     if (strcmp(receipt_text(receipt, "quire"), quire_version()) != 0)
         printf("%s: note: it was computed by version %.80s, this is %s\n", v->place,
                receipt_text(receipt, "quire"), quire_version());
-    if (!has_same_weights(v, receipt) || !has_same_settings(v, receipt))
+    if (v->diff == NULL && (!has_same_weights(v, receipt) || !has_same_settings(v, receipt)))
         return;
     take_defaults(v, receipt);
-    if (parse_receipt(v, receipt, text, n, &p) && take_adapter(v, receipt, &p))
+    if (parse_receipt(v, receipt, text, n, &p) && take_adapter(v, receipt, &p)) {
         check_choices(v, receipt, &p);
+        for (uint32_t i = 0; v->diff != NULL && i < p.params.decisions.n_questions; i++)
+            diff_question(v, receipt, &p, i);
+    }
     api_request_release(&p);
 }
 

@@ -1,8 +1,9 @@
 /* server/cli/verify_receipt.h - computes the answers of a receipt (server/api/response/receipt.h)
- * again, on a model that was loaded for it, and compares the tokens.
+ * again, on a model that was loaded for it, and compares tokens and log-probabilities of labels.
  *
- * The result is printed on standard output: a line for each difference and for each choice that is
- * equal, beginning with the place of the receipt.
+ * `quire verify` refuses another model or other settings, and prints a line for each difference and
+ * for each choice that is equal, beginning with the place of the receipt. `quire diff` accepts them
+ * and counts what changes (diff_report.h).
  *
  * Thread: the main thread; the model's engine runs on its own.
  * Memory: of one receipt at a time.
@@ -14,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct diff_report;
 struct served;
 
 struct verifier {
@@ -23,6 +25,7 @@ struct verifier {
     uint64_t n_equal, n_different; /* choices; a receipt that cannot be computed counts as one */
     uint64_t n_tokens;  /* computed again */
     uint64_t next_id;   /* id of the next request */
+    struct diff_report *diff; /* counts what changes; NULL: nothing may change */
 };
 
 /* Check a receipt, or an answer with one, as JSON text. */

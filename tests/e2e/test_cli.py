@@ -65,11 +65,11 @@ def test_help(args):
     assert len(SETTINGS) > 20
     for name in [*SETTINGS, "config", "print-config", "version"]:
         assert "--" + name.replace("_", "-") in run.out
-    for command in ["generate", "score", "inspect", "tokenize", "replay", "bench", "key", "plan"]:
+    for command in ["generate", "score", "inspect", "tokenize", "replay", "bench", "key", "plan", "diff"]:
         assert "quire " + command in run.out
 
 
-@pytest.mark.parametrize("command", ["generate", "score", "inspect", "tokenize", "replay", "bench", "key", "plan"])
+@pytest.mark.parametrize("command", ["generate", "score", "inspect", "tokenize", "replay", "bench", "key", "plan", "diff"])
 def test_help_of_a_command(command):
     run = quire(command, "--help")
     assert run.returncode == 0 and run.err == ""

@@ -1,91 +1,26 @@
 /* server/api/formats/decisions.c - answers of POST /v1/decisions (OpenAI's API) and /v1/systemone
  * (TypeSafe's).
  *
- * The probability of an option is the softmax of its label's log-probability among the labels of
- * its question, and the mean over all orders in which the options were listed. A score is the mean
- * of the levels' numbers by probability. Confidence is 0 where all options are equally likely and 1
- * where one is certain: of a choice, how far the best option is above an equal share; of a score,
- * how close the levels' probabilities lie around the best level. `diagnostics` says which part of
- * the probability of all tokens the labels have: if it is small, the model wanted to answer
- * something else.
+ * decision_result.h says how probabilities, scores and confidence are computed. `diagnostics` says
+ * which part of the probability of all tokens the labels have: if it is small, the model wanted to
+ * answer something else.
  */
 #include "server/api/response/response_writer.h"
 
 #include "core/json/json.h"
-#include "core/base/maths.h"
+#include "server/api/response/decision_result.h"
 
 #include <inttypes.h>
-#include <math.h>
-
-struct decision_result {
-    double probabilities[DECISIONS_MAX_OPTIONS]; /* by option; their sum is 1 */
-    double label_mass;                           /* share of the labels among all tokens */
-    uint32_t best; /* the likeliest option; of equal ones, the first */
-    bool is_valid; /* false: the model's numbers are not finite */
-};
-
-/* ---- numbers ---- */
-
-static void add_order(const struct prompt *prompt, uint32_t n_orders, struct decision_result *r)
-{
-    const uint32_t n = prompt->n_labels;
-    const float *x = prompt->label_logprobs;
-    float top = x[0];
-    double sum = 0, mass = 0;
-
-    for (uint32_t i = 1; i < n; i++)
-        top = x[i] > top ? x[i] : top;
-    for (uint32_t i = 0; i < n; i++) {
-        sum += maths_exp((double)x[i] - (double)top);
-        mass += maths_exp((double)x[i]);
-        r->is_valid = r->is_valid && isfinite(x[i]);
-    }
-    for (uint32_t i = 0; i < n; i++)
-        r->probabilities[i] += maths_exp((double)x[i] - (double)top) / sum / n_orders;
-    r->label_mass += mass / n_orders;
-}
 
 static void read_result(const struct response_writer *a, const struct decision_question *q,
                         struct decision_result *r)
 {
     *r = (struct decision_result){.is_valid = true};
-    for (uint32_t k = 0; k < q->n_orders; k++)
-        add_order(a->choices[q->first_prompt + k].prompt, q->n_orders, r);
-    for (uint32_t i = 1; i < q->n_options; i++)
-        if (r->probabilities[i] > r->probabilities[r->best])
-            r->best = i;
-}
+    for (uint32_t k = 0; k < q->n_orders; k++) {
+        const struct prompt *prompt = a->choices[q->first_prompt + k].prompt;
 
-static double within(double x)
-{
-    return x < 0 ? 0 : x > 1 ? 1 : x;
-}
-
-static double choice_confidence(const struct decision_result *r, uint32_t n)
-{
-    return n == 1 ? 1 : within((n * r->probabilities[r->best] - 1) / (n - 1));
-}
-
-/* One minus the mean distance from the best level, as a share of the mean distance from the middle
- * that equally likely levels have. */
-static double score_confidence(const struct decision_result *r, uint32_t n)
-{
-    double spread = 0, equal = 0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        spread += r->probabilities[i] * fabs((double)i - r->best);
-        equal += fabs(i - (n - 1) / 2.0) / n;
+        decision_result_add(r, prompt->label_logprobs, prompt->n_labels, q->n_orders);
     }
-    return n == 1 ? 1 : within(1 - spread / equal);
-}
-
-static double mean_level(const struct decision_result *r, uint32_t n)
-{
-    double sum = 0;
-
-    for (uint32_t i = 0; i < n; i++)
-        sum += r->probabilities[i] * i;
-    return sum;
 }
 
 static void add_number(struct buf *out, const char *name, double x)
@@ -141,11 +76,11 @@ static void add_openai_answer(const struct response_writer *a, const struct deci
         buf_add_str(out, ",\"choice\":");
         json_add_value(out, option_of(a, q, r->best)->given);
         add_list(a, q, r, out);
-        add_number(out, "confidence", choice_confidence(r, q->n_options));
+        add_number(out, "confidence", decision_result_confidence(r, q));
     } else if (r->is_valid) {
-        add_number(out, "score", mean_level(r, q->n_options));
+        add_number(out, "score", decision_result_score(r, q->n_options));
         add_list(a, q, r, out);
-        add_number(out, "confidence", score_confidence(r, q->n_options));
+        add_number(out, "confidence", decision_result_confidence(r, q));
     }
     buf_add_char(out, '}');
 }
@@ -226,10 +161,10 @@ static void add_typesafe_answer(const struct response_writer *a, const struct de
         if (q->kind == DECISION_CHOICE) {
             buf_add_str(out, ",\"choice\":");
             json_add_cstring(out, option_of(a, q, r->best)->name);
-            add_number(out, "confidence", choice_confidence(r, q->n_options));
+            add_number(out, "confidence", decision_result_confidence(r, q));
         } else {
-            add_number(out, "score", mean_level(r, q->n_options));
-            add_number(out, "confidence", score_confidence(r, q->n_options));
+            add_number(out, "score", decision_result_score(r, q->n_options));
+            add_number(out, "confidence", decision_result_confidence(r, q));
             buf_add_str(out, ",\"legend\":");
             add_map(a, q, NULL, out);
         }

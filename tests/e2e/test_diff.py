@@ -1,0 +1,91 @@
+"""`quire diff`: yesterday's answers, from their receipts, under another model or other settings."""
+import json
+import random
+import re
+
+import pytest
+
+from quire import Server, in_threads
+from test_cli import quire
+from test_decisions import questions, story
+
+N = 100  # completions, and as many calls for decisions
+
+
+def bodies():
+    r = random.Random(5)
+    for i in range(N):
+        yield "/v1/completions", {"prompt": story(i, 12), "max_tokens": 20, "seed": i, "temperature": r.choice([0, 0.7])}
+        yield "/v1/decisions", {"input": story(i, 30), "questions": questions(3, i), "permutations": 1 + i % 3}
+
+
+def ask(server, path, body):
+    r = server.post(path, {**body, "receipt": True})
+    assert r.status == 200, r.body
+    return r.json
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """The answers of the demo as it is, and with a KV cache of 4 bits."""
+    both = []
+    for flags in ((), ("--kv-type", "q4_0")):
+        s = Server("--receipts", "on", *flags)
+        both.append(in_threads([lambda p=p, b=b: ask(s, p, b) for p, b in bodies()]))
+        assert s.stop() == 0
+    path = tmp_path_factory.mktemp("diff") / "a.jsonl"
+    path.write_text("".join(json.dumps(a) + "\n" for a in both[0]))
+    return path, *both
+
+
+def test_nothing_changes_without_a_change(answers):
+    run = quire("diff", answers[0], "--log-level", "error", "--threads", "2")
+    assert run.returncode == 0, run.out
+    assert re.search(rf"^answers +{N} +0$", run.out, re.M) and re.search(rf"^decisions +{3 * N} +0 ", run.out, re.M)
+    assert "mean 0.000000, largest 0.000000" in run.out and "flips" not in run.out and "changes" not in run.out
+
+
+def expected(before, after):
+    """What has changed, by the answers of two servers: (changed answers' first other tokens, flips, changes)."""
+    firsts, flips, changes = [], 0, []
+    for a, b in zip(before, after):
+        if a["object"] == "decision":
+            for x, y in zip(a["answers"], b["answers"]):
+                p, q = ([z["probability"]] if "probability" in z else [w["probability"] for w in z["probabilities"]]
+                        for z in (x, y))
+                p, q = ([v[0], 1 - v[0]] if len(v) == 1 else v for v in (p, q))
+                flips += p.index(max(p)) != q.index(max(q))
+                changes += [abs(v - w) for v, w in zip(p, q)]
+        else:
+            s, t = (z["receipt"]["choices"][0]["tokens"] for z in (a, b))
+            if s != t[:len(s)]:
+                firsts.append(1 + next(i for i in range(len(s)) if s[i:i + 1] != t[i:i + 1]))
+    return sorted(firsts), flips, changes
+
+
+def test_four_bits_change_what_the_servers_say(answers):
+    path, before, after = answers
+    run = quire("diff", path, "--kv-type", "q4_0", "--log-level", "error")
+    firsts, flips, changes = expected(before, after)
+    assert run.returncode == 1 and firsts and flips
+    found = re.search(r"^answers +(\d+) +(\d+)   first other token: median (\d+), earliest (\d+)$", run.out, re.M)
+    assert list(map(int, found.groups())) == [N, len(firsts), firsts[(len(firsts) - 1) // 2], firsts[0]]
+    found = re.search(r"^decisions +(\d+) +(\d+)   change of a probability: mean (\S+), largest (\S+)$", run.out, re.M)
+    assert [int(found[1]), int(found[2])] == [3 * N, flips]
+    assert float(found[3]) == pytest.approx(sum(changes) / len(changes), abs=1e-5)
+    assert float(found[4]) == pytest.approx(max(changes), abs=1e-5)
+    assert len(re.findall(r" changes at token ", run.out)) == len(firsts)
+    assert len(re.findall(r" flips: ", run.out)) == flips
+
+
+def test_what_cannot_be_compared(answers, tmp_path):
+    run = quire("diff", tmp_path / "none.jsonl")
+    assert run.returncode == 1 and "none.jsonl" in run.err
+    assert quire("diff").returncode == 2 and "needs a FILE" in quire("diff").err
+    path = tmp_path / "bad.jsonl"
+    answer = dict(answers[1][1])
+    answer["receipt"] = json.loads(json.dumps(answer["receipt"]))
+    answer["receipt"]["choices"][0]["labels"].pop()
+    path.write_text(json.dumps(answer) + "\n")
+    run = quire("diff", path, "--log-level", "error")
+    assert run.returncode == 1 and "line 1: the receipt has other labels than its question 0" in run.out
