@@ -6,7 +6,6 @@
 
 #include "core/base/mem.h"
 #include "server/models/instance.h"
-#include "server/top/client.h"
 #include "server/top/session.h"
 
 #include <signal.h>

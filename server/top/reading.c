@@ -1,8 +1,8 @@
 /* server/top/reading.c - see reading.h.
  *
- * /metrics is read line by line: a sample is added to the model that its label names. The server
- * writes the list of its models first. The pages of /debug are JSON. If the uptime is smaller than
- * before, the server was restarted, and there are no rates.
+ * /metrics is read line by line. The server writes the list of its models first. The pages of
+ * /debug are JSON. If the uptime is smaller than before, the server was restarted, and there are no
+ * rates.
  */
 #include "server/top/reading.h"
 
@@ -13,52 +13,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const top_paths[] = {"/metrics", "/debug/requests", "/debug/iterations", "/debug/kv"};
+
 void top_reading_clear(struct top_reading *r, const char *wanted)
 {
-    memset(r, 0, offsetof(struct top_reading, requests));
+    memset(r, 0, offsetof(struct top_reading, samples));
     snprintf(r->wanted, sizeof(r->wanted), "%s", wanted);
-}
-
-static uint32_t find_model(const struct top_reading *r, const char *id)
-{
-    uint32_t i = 0;
-
-    while (i < r->n_models && strcmp(r->models[i].id, id) != 0)
-        i++;
-    return i;
 }
 
 /* ---- /metrics: name{label="value",...} number ---- */
 
-static bool sample_is(const char *line, const char *name)
+/* Copy the value of a label (`label="`) without its escapes, cut to fit; false, and "": there is
+ * none. */
+static bool sample_label(const char *line, const char *label, char out[TOP_MAX_TEXT])
 {
-    const size_t n = strlen(name);
-
-    return strncmp(line, name, n) == 0 && (line[n] == '{' || line[n] == ' ');
-}
-
-/* Copy the value of a label without its escapes, cut to fit; false, and "": there is none. */
-static bool sample_label(const char *line, const char *label, char *out, size_t size)
-{
-    const size_t n = strlen(label);
     const char *at = strstr(line, label);
-    size_t len = 0;
+    size_t n = 0;
 
-    out[0] = '\0';
-    while (at != NULL &&
-           (at == line || (at[-1] != '{' && at[-1] != ',') || strncmp(at + n, "=\"", 2) != 0))
+    while (at != NULL && (at == line || strchr("{,", at[-1]) == NULL))
         at = strstr(at + 1, label);
-    if (at == NULL)
-        return false;
-    for (at += n + 2; *at != '"' && *at != '\0'; at++) {
+    for (at = at != NULL ? at + strlen(label) : ""; *at != '"' && *at != '\0'; at++) {
         const bool is_escaped = *at == '\\' && at[1] != '\0';
 
         at += is_escaped;
-        if (len + 1 < size)
-            out[len++] = is_escaped && *at == 'n' ? '\n' : *at;
+        if (n + 1 < TOP_MAX_TEXT)
+            out[n++] = is_escaped && *at == 'n' ? '\n' : *at;
     }
-    out[len] = '\0';
-    return true;
+    out[n] = '\0';
+    return n > 0;
 }
 
 /* Labels end at the last brace, because no number has one. */
@@ -71,81 +53,30 @@ static bool sample_value(const char *line, double *value)
     return from != NULL && end != from && (*end == '\0' || *end == ' ');
 }
 
-static void add_number(struct top_model *m, const char *line, double value)
+/* With one model, samples have no label for it. Those that are 0 change no sum. */
+static void take_sample(struct top_reading *r, const char *line, double value)
 {
-#define XX(name, sample, state) {sample, state},
-    static const struct family {
-        const char *name, *state;
-    } families[] = {TOP_NUMBERS(XX)};
-#undef XX
-    char state[16];
+    struct top_sample *s = &r->samples[r->n_samples];
+    char model[TOP_MAX_TEXT];
+    const bool is_named = sample_label(line, "model=\"", model);
 
-    (void)sample_label(line, "state", state, sizeof(state));
-    for (int i = 0; i < TOP_N_NUMBERS; i++)
-        if (sample_is(line, families[i].name) && strcmp(state, families[i].state) == 0)
-            m->number[i] += value;
-}
-
-/* Add a bucket. Buckets of several models have the same bounds, and are added up. */
-static void add_bucket(struct top_histogram *h, const char *line, double value)
-{
-    char text[40];
-    double bound;
-    uint32_t i = 0;
-
-    if (!sample_label(line, "le", text, sizeof(text)))
+    if (r->n_samples == TOP_MAX_SAMPLES)
         return;
-    bound = strtod(text, NULL); /* "+Inf" too */
-    while (i < h->n && h->bound[i] < bound)
-        i++;
-    if (i == h->n && h->n < TOP_MAX_BOUNDS)
-        h->bound[h->n++] = bound;
-    if (i < h->n && h->bound[i] == bound)
-        h->count[i] += value;
-}
-
-static void take_server_sample(struct top_reading *r, const char *line, double value)
-{
-    if (sample_is(line, "quire_uptime_seconds"))
+    snprintf(s->name, sizeof(s->name), "%.*s", (int)strcspn(line, "{ "), line);
+    if (!sample_label(line, "le=\"", s->label))
+        (void)sample_label(line, "state=\"", s->label);
+    s->value = value;
+    for (s->model = 0; s->model < r->n_models && is_named; s->model++)
+        if (strcmp(r->models[s->model], model) == 0)
+            break;
+    if (strcmp(s->name, "quire_uptime_seconds") == 0)
         r->uptime_s = value;
-    else if (sample_is(line, "quire_build_info"))
-        (void)sample_label(line, "version", r->version, sizeof(r->version));
-    else if (sample_is(line, "quire_model_info") && r->n_models == TOP_MAX_MODELS)
-        r->n_more_models++;
-    else if (sample_is(line, "quire_model_info"))
-        r->n_models +=
-            sample_label(line, "model", r->models[r->n_models].id, sizeof(r->models[0].id));
-}
-
-/* With one model, samples have no label for it. */
-static void take_model_sample(struct top_reading *r, const char *line, double value)
-{
-    char id[TOP_MAX_NAME];
-    const bool is_named = sample_label(line, "model", id, sizeof(id));
-    const uint32_t i = is_named ? find_model(r, id) : r->n_models == 1 ? 0 : r->n_models;
-
-    if (i == r->n_models)
-        return;
-    add_number(&r->models[i], line, value);
-    if (r->wanted[0] != '\0' && strcmp(r->wanted, r->models[i].id) != 0)
-        return;
-    if (sample_is(line, "quire_time_to_first_token_seconds_bucket"))
-        add_bucket(&r->first_token, line, value);
-    else if (sample_is(line, "quire_inter_token_latency_seconds_bucket"))
-        add_bucket(&r->between_tokens, line, value);
-}
-
-static bool take_metrics(struct top_reading *r, char *text)
-{
-    char *line;
-    double value;
-
-    while ((line = strsep(&text, "\n")) != NULL)
-        if (sample_value(line, &value)) {
-            take_server_sample(r, line, value);
-            take_model_sample(r, line, value);
-        }
-    return r->version[0] != '\0';
+    else if (strcmp(s->name, "quire_build_info") == 0)
+        (void)sample_label(line, "version=\"", r->version);
+    else if (strcmp(s->name, "quire_model_info") == 0 && is_named && r->n_models < TOP_MAX_MODELS)
+        memcpy(r->models[r->n_models++], model, sizeof(model));
+    else if (s->model < r->n_models && (is_named || r->n_models == 1) && value != 0)
+        r->n_samples++;
 }
 
 /* ---- /debug ---- */
@@ -158,70 +89,55 @@ static double page_number(const cJSON *from, const char *key)
     return cJSON_IsNumber(v) && v->valuedouble > 0 ? fmin(v->valuedouble, 1e15) : 0;
 }
 
-static void copy_text(char *out, size_t size, const cJSON *from, const char *key)
+static const char *page_text(const cJSON *from, const char *key, const char *otherwise)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(from, key));
 
-    snprintf(out, size, "%s", text != NULL ? text : "");
+    return text != NULL && text[0] != '\0' ? text : otherwise;
 }
 
 static void take_request(struct top_request *q, const cJSON *from, const char *model)
 {
-#define XX(name, key, title, width, rank) key,
+#define XX(name, key, title, width, from) key,
     static const char *const keys[] = {TOP_COLUMNS(XX)};
 #undef XX
     double *n = q->number;
+    char id[24];
 
-    for (int i = 0; i < TOP_N_TEXTS; i++)
-        copy_text(q->text[i], sizeof(q->text[i]), from, keys[i]);
-    for (int i = TOP_N_TEXTS; i < TOP_N_COLUMNS; i++)
+    for (int i = 0; i < TOP_N_COLUMNS; i++)
         n[i] = page_number(from, keys[i]);
+    n[TOP_REQUEST] = page_number(from, "id");
     n[TOP_AGE] /= 1e3;
     n[TOP_QUEUED] /= 1e3;
     n[TOP_GENERATED] += page_number(from, "discarded_tokens") - n[TOP_PROMPT];
     n[TOP_GENERATED] = fmax(0, n[TOP_GENERATED]);
-    q->id = page_number(from, "id");
-    snprintf(q->text[TOP_MODEL], sizeof(q->text[0]), "%s", model);
-    if (q->text[TOP_REQUEST][0] == '\0')
-        snprintf(q->text[TOP_REQUEST], sizeof(q->text[0]), "%.0f", q->id);
-    if (q->text[TOP_TENANT][0] == '\0')
-        snprintf(q->text[TOP_TENANT], sizeof(q->text[0]), "-");
+    snprintf(id, sizeof(id), "%.0f", n[TOP_REQUEST]);
+    for (int i = 0; i < TOP_N_TEXTS; i++)
+        snprintf(q->text[i], TOP_MAX_TEXT, "%s",
+                 i == TOP_MODEL ? model : page_text(from, keys[i], i == TOP_REQUEST ? id : "-"));
 }
 
-static void take_requests(struct top_reading *r, const cJSON *list, const char *model)
+/* Take a page of /debug. Items of lists for which there is no room are left out. */
+static void take_json(struct top_reading *r, const cJSON *page, const char *model)
 {
-    const cJSON *item;
+    const cJSON *swap = cJSON_GetObjectItemCaseSensitive(page, "swap"), *item;
 
-    cJSON_ArrayForEach(item, list)
-    {
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(page, "requests")) {
         if (r->n_requests == TOP_MAX_REQUESTS)
-            return;
+            break;
         take_request(&r->requests[r->n_requests], item, model);
-        r->requests[r->n_requests].number[TOP_PLACE] = -(double)r->n_requests;
+        r->requests[r->n_requests].number[TOP_STATE] = -(double)r->n_requests;
         r->n_requests++;
     }
-}
-
-static void take_steps(struct top_reading *r, const cJSON *list)
-{
-    int skip = cJSON_GetArraySize(list) - TOP_MAX_STEPS;
-    const cJSON *item;
-
-    cJSON_ArrayForEach(item, list)
-    {
-        if (skip-- > 0 || r->n_steps == TOP_MAX_STEPS)
-            continue;
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(page, "iterations")) {
+        if (r->n_steps == TOP_MAX_STEPS)
+            break;
         r->step_s[r->n_steps++] = page_number(item, "took_ms") / 1e3;
-        r->step_sequences += page_number(item, "sequences");
+        r->sequences += page_number(item, "sequences");
     }
-    r->step_sequences /= r->n_steps > 0 ? r->n_steps : 1;
-}
-
-static void take_kv(struct top_reading *r, const cJSON *page)
-{
     r->block_tokens = page_number(page, "block_tokens");
-    copy_text(r->pressure, sizeof(r->pressure), page, "pressure");
-    r->n_swap_copies = page_number(cJSON_GetObjectItemCaseSensitive(page, "swap"), "copies");
+    r->n_swap_copies = page_number(swap, "copies");
+    snprintf(r->pressure, sizeof(r->pressure), "%s", page_text(page, "pressure", ""));
 }
 
 bool top_reading_take(struct top_reading *r, enum top_page page, const char *model, char *text,
@@ -229,57 +145,76 @@ bool top_reading_take(struct top_reading *r, enum top_page page, const char *mod
 {
     static const char *const objects[] = {"", "debug.requests", "debug.iterations", "debug.kv"};
     cJSON *json = NULL;
-    const char *object, *why;
+    const char *line, *why;
     bool is_known;
+    double value;
 
-    if (page == TOP_METRICS)
-        return r->has[page] = take_metrics(r, text);
+    if (page == TOP_METRICS) {
+        while ((line = strsep(&text, "\n")) != NULL)
+            if (sample_value(line, &value))
+                take_sample(r, line, value);
+        return r->has[page] = r->version[0] != '\0';
+    }
     (void)json_parse(text, n, &json, &why);
-    object = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "object"));
-    is_known = object != NULL && strcmp(object, objects[page]) == 0;
-    if (is_known && page == TOP_REQUESTS)
-        take_requests(r, cJSON_GetObjectItemCaseSensitive(json, "requests"), model);
-    else if (is_known && page == TOP_STEP_TIMES)
-        take_steps(r, cJSON_GetObjectItemCaseSensitive(json, "iterations"));
-    else if (is_known)
-        take_kv(r, json);
+    is_known = strcmp(page_text(json, "object", ""), objects[page]) == 0;
+    if (is_known)
+        take_json(r, json, model);
     r->has[page] |= is_known;
     cJSON_Delete(json);
     return is_known;
 }
 
-/* ---- two readings ---- */
+/* ---- numbers of one reading or two ---- */
 
-/* Compute the rates of all models, and the sums of those that are shown. */
-static void compare_models(struct top_reading *r, const struct top_reading *before, bool is_same)
+double top_number(const struct top_reading *r, const char *model, const char *name,
+                  const char *label)
 {
-    for (uint32_t i = 0; i < r->n_models; i++) {
-        struct top_model *m = &r->models[i];
-        const bool is_shown = r->wanted[0] == '\0' || strcmp(r->wanted, m->id) == 0;
-        const uint32_t was = find_model(before, m->id);
+    double sum = 0;
 
-        if (is_shown && r->wanted[0] != '\0')
-            snprintf(r->shown.id, sizeof(r->shown.id), "%s", m->id);
-        for (int k = 0; k < TOP_N_NUMBERS; k++) {
-            const double n = was < before->n_models ? before->models[was].number[k] : 0;
+    for (const struct top_sample *s = r->samples; s < &r->samples[r->n_samples]; s++)
+        if (strcmp(s->name, name) == 0 && (label == NULL || strcmp(s->label, label) == 0) &&
+            (model[0] == '\0' || strcmp(r->models[s->model], model) == 0))
+            sum += s->value;
+    return sum;
+}
 
-            m->rate[k] = fmax(0, m->number[k] - n) / (r->uptime_s - before->uptime_s);
-            m->rate[k] = is_same ? m->rate[k] : TOP_UNKNOWN;
-            r->shown.number[k] += is_shown ? m->number[k] : 0;
-            r->shown.rate[k] += is_shown ? m->rate[k] : 0;
-        }
-    }
+double top_rate(const struct top_reading *r, const char *model, const char *name)
+{
+    const struct top_reading *was = r->before;
+    double more;
+
+    if (was == NULL)
+        return TOP_UNKNOWN;
+    more = top_number(r, model, name, NULL) - top_number(was, model, name, NULL);
+    return fmax(0, more) / (r->uptime_s - was->uptime_s);
+}
+
+double top_quantile(const struct top_reading *r, const char *name, double q)
+{
+    const double all = top_number(r, r->wanted, name, "+Inf");
+    const double old = top_number(r->first, r->wanted, name, "+Inf");
+    const double part = all > old ? 1 : 0; /* share of the first counts that is subtracted */
+    double least = INFINITY;
+
+    for (const struct top_sample *s = r->samples; s < &r->samples[r->n_samples]; s++)
+        if (strcmp(s->name, name) == 0 && strtod(s->label, NULL) < least &&
+            top_number(r, r->wanted, name, s->label) -
+                    part * top_number(r->first, r->wanted, name, s->label) >=
+                q * (all - part * old))
+            least = strtod(s->label, NULL);
+    return all > 0 ? least : TOP_UNKNOWN;
 }
 
 /* Lists of requests change little from one reading to the next: the search begins after the last
- * one found. */
+ * one found. NULL: there was no such request. */
 static const double *find_request(const struct top_reading *r, const struct top_request *q,
                                   uint32_t *at)
 {
     for (uint32_t i = 0; i < r->n_requests; i++) {
         const struct top_request *was = &r->requests[(*at + i) % r->n_requests];
 
-        if (was->id == q->id && strcmp(was->text[TOP_MODEL], q->text[TOP_MODEL]) == 0) {
+        if (was->number[TOP_REQUEST] == q->number[TOP_REQUEST] &&
+            strcmp(was->text[TOP_MODEL], q->text[TOP_MODEL]) == 0) {
             *at += i + 1;
             return was->number;
         }
@@ -287,22 +222,15 @@ static const double *find_request(const struct top_reading *r, const struct top_
     return NULL;
 }
 
-static void keep_base(struct top_histogram *h, const struct top_histogram *before, bool is_same)
-{
-    memcpy(h->base, is_same && before->n == h->n ? before->base : h->count, sizeof(h->base));
-}
-
 /* For a request that is new since the reading before, the rate is over its whole time of running.
  */
 void top_reading_compare(struct top_reading *r, const struct top_reading *before)
 {
     const bool is_same = before->has[TOP_METRICS] && r->uptime_s > before->uptime_s;
-    const bool is_same_view = is_same && strcmp(r->wanted, before->wanted) == 0;
     uint32_t at = 0;
 
-    compare_models(r, before, is_same);
-    keep_base(&r->first_token, &before->first_token, is_same_view);
-    keep_base(&r->between_tokens, &before->between_tokens, is_same_view);
+    r->before = is_same ? before : NULL;
+    r->first = is_same && strcmp(r->wanted, before->wanted) == 0 ? before->first : r;
     for (uint32_t i = 0; i < r->n_requests; i++) {
         double *now = r->requests[i].number;
         const double *was = is_same ? find_request(before, &r->requests[i], &at) : NULL;
@@ -311,17 +239,4 @@ void top_reading_compare(struct top_reading *r, const struct top_reading *before
 
         now[TOP_RATE] = s > 0 && n >= 0 ? n / s : TOP_UNKNOWN;
     }
-}
-
-double top_quantile(const struct top_histogram *h, double q)
-{
-    const uint32_t last = h->n > 0 ? h->n - 1 : 0;
-    const double part = h->count[last] > h->base[last] ? 1 : 0; /* share of the base counts that is
-                                                                 * subtracted */
-    const double total = h->count[last] - part * h->base[last];
-
-    for (uint32_t i = 0; i < h->n && total > 0; i++)
-        if (h->count[i] - part * h->base[i] >= q * total)
-            return h->bound[i];
-    return TOP_UNKNOWN;
 }

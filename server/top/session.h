@@ -5,9 +5,8 @@
  * time between two readings.
  *
  * Thread: the main thread.
- * Memory: two readings.
- * Errors: a sentence. ERR_UNSUPPORTED: built without
- *         libcurl, or without ncurses.
+ * Memory: four readings, and a page of at most 64 MiB.
+ * Errors: a sentence. ERR_UNSUPPORTED: built without libcurl, or without ncurses.
  */
 #ifndef SERVER_TOP_SESSION_H
 #define SERVER_TOP_SESSION_H
@@ -18,9 +17,12 @@
 
 #include "server/top/view.h"
 
+#define TOP_DEFAULT_URL "http://127.0.0.1:8080"
+
 struct top_options {
-    const char *url;
-    const char *key;   /* "": none */
+    const char *url;   /* http://HOST[:PORT], https://HOST[:PORT], HOST[:PORT] (http), unix:/PATH */
+    const char *key;   /* "": none; it is only sent to this server: no proxy is used, redirects are
+                        * not followed, and certificates are verified */
     const char *model; /* model to show; "": all */
     int sort;          /* top_sort_of() */
     uint32_t interval_ms;

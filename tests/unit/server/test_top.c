@@ -19,6 +19,8 @@
 #include "core/base/fixed_text.h"
 #include "core/base/mem.h"
 
+static const char first_token[] = "quire_time_to_first_token_seconds_bucket";
+
 /* ---- /metrics ---- */
 
 /* Take a page out of a copy that ends where its memory does. */
@@ -52,9 +54,9 @@ static void test_samples(void **state)
         "quire_requests_running -3e2\nquire_requests_preempted +Inf");
     assert_true(r.has[TOP_METRICS] && r.uptime_s == 2.5 && r.n_models == 1);
     assert_string_equal(r.version, "v}\"\\\n");
-    assert_string_equal(r.models[0].id, "a");
-    assert_true(r.models[0].number[TOP_RUNNING] == -300);
-    assert_true(r.models[0].number[TOP_PREEMPTED] > 1e300);
+    assert_string_equal(r.models[0], "a");
+    assert_true(top_number(&r, "a", "quire_requests_running", NULL) == -300);
+    assert_true(top_number(&r, "a", "quire_requests_preempted", NULL) > 1e300);
     read_metrics(&r, "", "quire_uptime_seconds 1\n");
     assert_false(r.has[TOP_METRICS]); /* no version: another server */
 }
@@ -92,7 +94,8 @@ static void test_samples_of_any_bytes(void **state)
             fixed_text_add(&t, "%s", pieces[random_below(&rng, 16)]);
         read_metrics(&r, "", text);
         top_reading_compare(&r, &r);
-        assert_true(r.n_models <= n && r.first_token.n <= n);
+        assert_true(r.n_models <= n && r.n_samples <= n);
+        (void)top_quantile(&r, first_token, 0.5);
     }
 }
 
@@ -107,6 +110,7 @@ static void test_samples_of_any_bytes(void **state)
 
 static void test_rates_are_of_the_servers_time(void **state)
 {
+    static const char tokens[] = "quire_generation_tokens_total";
     static struct top_reading before, now;
 #define COUNTERS(uptime, a, b)                                                                     \
     "quire_build_info{version=\"1\"} 1\n" TWO_MODELS "quire_uptime_seconds " #uptime "\n"          \
@@ -117,19 +121,16 @@ static void test_rates_are_of_the_servers_time(void **state)
     read_metrics(&before, "", COUNTERS(10, 100, 50));
     read_metrics(&now, "b", COUNTERS(12, 120, 60));
     top_reading_compare(&now, &before);
-    assert_string_equal(now.shown.id, "b");
-    assert_true(now.shown.number[TOP_WAITING] == 5 && now.shown.number[TOP_KV_HELD] == 0);
-    assert_true(now.shown.rate[TOP_GENERATION_TOKENS] == 5);
-    assert_true(now.models[0].rate[TOP_GENERATION_TOKENS] == 10);
-    read_metrics(&now, "", COUNTERS(12, 120, 60));
-    top_reading_compare(&now, &before);
-    assert_string_equal(now.shown.id, "");
-    assert_true(now.shown.number[TOP_WAITING] == 5 && now.shown.number[TOP_KV_HELD] == 7);
-    assert_true(now.shown.rate[TOP_GENERATION_TOKENS] == 15);
+    assert_true(top_number(&now, "b", "quire_requests_waiting", NULL) == 5);
+    assert_true(top_number(&now, "b", "quire_kv_blocks", "held") == 0);
+    assert_true(top_rate(&now, "b", tokens) == 5 && top_rate(&now, "a", tokens) == 10);
+    assert_true(top_number(&now, "", "quire_requests_waiting", NULL) == 5);
+    assert_true(top_number(&now, "", "quire_kv_blocks", "held") == 7);
+    assert_true(top_rate(&now, "", tokens) == 15);
     /* Another process: its uptime is less. */
     top_reading_compare(&before, &now);
-    assert_true(before.models[1].rate[TOP_GENERATION_TOKENS] == TOP_UNKNOWN);
-    assert_true(before.shown.rate[TOP_GENERATION_TOKENS] < 0);
+    assert_true(top_rate(&before, "b", tokens) == TOP_UNKNOWN);
+    assert_true(top_rate(&before, "", tokens) == TOP_UNKNOWN);
 }
 
 static void test_one_model_has_no_label(void **state)
@@ -140,7 +141,7 @@ static void test_one_model_has_no_label(void **state)
     read_metrics(&r, "",
                  "quire_requests_running 9\nquire_model_info{model=\"m\"} 1\n"
                  "quire_requests_running 3\n");
-    assert_true(r.n_models == 1 && r.models[0].number[TOP_RUNNING] == 3);
+    assert_true(r.n_models == 1 && top_number(&r, "m", "quire_requests_running", NULL) == 3);
 }
 
 /* Since the first reading of the same view and process; of all when nothing came since. */
@@ -157,18 +158,19 @@ static void test_quantiles(void **state)
     (void)state;
     read_metrics(&first, "", BUCKETS(1, 10, 10, 10));
     top_reading_compare(&first, &now);
-    assert_true(top_quantile(&first.first_token, 0.5) == 0.1);
+    assert_true(top_quantile(&first, first_token, 0.5) == 0.1);
     read_metrics(&now, "", BUCKETS(2, 10, 10, 10));
     top_reading_compare(&now, &first);
-    assert_true(top_quantile(&now.first_token, 0.5) == 0.1);
+    assert_true(top_quantile(&now, first_token, 0.5) == 0.1);
     read_metrics(&last, "", BUCKETS(3, 10, 12, 13));
     top_reading_compare(&last, &now);
-    assert_true(top_quantile(&last.first_token, 0.5) == 0.5);
-    assert_true(top_quantile(&last.first_token, 0.95) > 1e300);
-    assert_true(top_quantile(&last.between_tokens, 0.5) == TOP_UNKNOWN);
+    assert_true(top_quantile(&last, first_token, 0.5) == 0.5);
+    assert_true(top_quantile(&last, first_token, 0.95) > 1e300);
+    assert_true(top_quantile(&last, "quire_inter_token_latency_seconds_bucket", 0.5) ==
+                TOP_UNKNOWN);
     read_metrics(&now, "m", BUCKETS(4, 10, 12, 13)); /* another view begins anew */
     top_reading_compare(&now, &last);
-    assert_true(top_quantile(&now.first_token, 0.5) == 0.1);
+    assert_true(top_quantile(&now, first_token, 0.5) == 0.1);
 }
 
 /* A request's rate is over its own age; a new one's over the time since it left the queue. */
@@ -245,7 +247,7 @@ static void show(struct top_screen *s, const char *text, const char *expected)
     s->out = open_memstream(&frame, &n);
     assert_non_null(s->out);
     top_screen_begin(s);
-    top_screen_text(s, TOP_PLAIN, text);
+    top_screen_print(s, "%s", text);
     assert_true(top_screen_end(s));
     assert_string_equal(frame, expected);
     assert_int_equal(fclose(s->out), 0);
@@ -291,11 +293,7 @@ static void test_nothing_beyond_the_width(void **state)
     s.height = 1;
     s.out = open_memstream(&frame, &n);
     top_screen_begin(&s);
-    top_screen_cell(&s, TOP_PLAIN, 3, "7");
-    top_screen_cell(&s, TOP_PLAIN, -3, "longer");
-    top_screen_cell(&s, TOP_PLAIN, 3, "right");
-    top_screen_end_line(&s);
-    top_screen_text(&s, TOP_BOLD, "below");
+    top_screen_print(&s, "%3s %-3s %*s\n" TOP_BOLD "below", "7", "longer", 3, "right");
     assert_true(top_screen_end(&s));
     assert_string_equal(frame, "  7 l\n");
     assert_int_equal(fclose(s.out), 0);
