@@ -42,6 +42,7 @@ struct opening {
     int rc;          /* SQLITE_OK, or the first error: nothing runs after it */
     const char *why; /* the error's reason; NULL: SQLite's text for it */
     char other_version[100];
+    bool is_ours;    /* by the first page */
     bool is_old;     /* the file has the previous version: no hashes */
     bool is_damaged; /* and of this form */
     struct sqlite_loss loss;
@@ -168,6 +169,17 @@ static int change_end(const struct opening *o, const char *from, const char *to)
     return to != NULL ? rename_file(old, new) : unlink(old);
 }
 
+/* True: the first page has the definition of the form's first table, and is not a text file. */
+static bool is_ours(const struct sqlite_form *form, int fd)
+{
+    const char *table = form->schema + strlen("CREATE TABLE IF NOT EXISTS ");
+    char page[4096];
+    const ssize_t n = read(fd, page, sizeof(page));
+
+    return n > 0 && memchr(page, '\0', (size_t)n) != NULL &&
+           memmem(page, (size_t)n, table, strcspn(table, ",")) != NULL;
+}
+
 /* Open FILE with an ending, readable only by its owner. The triggers and views that are in it do
  * not run, and closing it does not change it, since it may be refused. */
 static void connect_to(struct opening *o, const char *end, int flags)
@@ -182,6 +194,7 @@ static void connect_to(struct opening *o, const char *end, int flags)
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | flags, 0600);
     if (fd < 0)
         return fail_by_system(o);
+    o->is_ours = is_ours(o->form, fd);
     close(fd);
     o->rc = sqlite3_open_v2(path, &o->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (o->rc != SQLITE_OK)
@@ -355,20 +368,6 @@ static void recover(struct opening *o)
 
 /* ---- opening ---- */
 
-/* True: the first page has the definition of the form's first table, and is not a text file. */
-static bool is_ours(const struct opening *o)
-{
-    const char *table = o->form->schema + strlen("CREATE TABLE IF NOT EXISTS ");
-    char page[4096];
-    const int fd = open(o->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    const ssize_t n = fd >= 0 ? read(fd, page, sizeof(page)) : 0;
-
-    if (fd >= 0)
-        close(fd);
-    return n > 0 && memchr(page, '\0', (size_t)n) != NULL &&
-           memmem(page, (size_t)n, table, strcspn(table, ",")) != NULL;
-}
-
 /* Let SQLite check the file, unless it is too large, and read all rows that have a hash. */
 static void check_content(struct opening *o)
 {
@@ -404,7 +403,7 @@ static void open_database(struct opening *o)
     snprintf(o->other_version, sizeof(o->other_version),
              "it has version %u, and this build reads %u", version, f->version);
     has_id = id == f->application_id;
-    if (!has_id && !is_ours(o))
+    if (!has_id && !o->is_ours)
         return fail(o, SQLITE_FORMAT, "it is a database of another program");
     if (has_id && version != f->version && !o->is_old)
         fail(o, SQLITE_FORMAT, o->other_version);
