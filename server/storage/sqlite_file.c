@@ -180,8 +180,8 @@ static bool is_ours(const struct sqlite_form *form, int fd)
            memmem(page, (size_t)n, table, strcspn(table, ",")) != NULL;
 }
 
-/* Open FILE with an ending, readable only by its owner. The triggers and views that are in it do
- * not run, and closing it does not change it, since it may be refused. */
+/* Close the connection, and open FILE with an ending, readable only by its owner. The triggers and
+ * views that are in it do not run, and closing it does not change it, since it may be refused. */
 static void connect_to(struct opening *o, const char *end, int flags)
 {
     static const int off[] = {SQLITE_DBCONFIG_ENABLE_TRIGGER, SQLITE_DBCONFIG_ENABLE_VIEW,
@@ -190,6 +190,9 @@ static void connect_to(struct opening *o, const char *end, int flags)
     char path[MAX_PATH];
     int fd;
 
+    sqlite3_close(o->db);
+    o->db = NULL;
+    o->rc = SQLITE_OK;
     snprintf(path, sizeof(path), "%s%s", o->path, end);
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | flags, 0600);
     if (fd < 0)
@@ -216,7 +219,7 @@ static void connect_to(struct opening *o, const char *end, int flags)
  * all keys fail, so more and more are left out at once; those before the next key that does not
  * fail are then tried one by one. The limit ends a range before the next row, which may be
  * unreadable, is read. */
-static void copy_rows(struct opening *o, const struct sqlite_table *t)
+static void copy_rows(struct opening *o, const struct sqlite_table *t, const char *order)
 {
     const bool is_unique = strcmp(t->key, "rowid") == 0;
     int64_t low = 0, n = 1, step = 1;
@@ -226,9 +229,9 @@ static void copy_rows(struct opening *o, const struct sqlite_table *t)
         run(o,
             "INSERT OR IGNORE INTO main.%1$s(%2$s,hash,%3$s) SELECT %2$s,row_hash(%2$s),%3$s"
             " FROM damaged.%1$s WHERE %3$s BETWEEN %4$" PRId64 " AND %5$" PRId64
-            " AND (%6$s row_hash(%2$s)) LIMIT %7$" PRId64,
-            t->name, t->columns, t->key, low, low + n - 1,
-            o->is_old ? "1 OR" : "hash=", is_unique ? n : -1);
+            " AND (%6$s row_hash(%2$s)) ORDER BY %3$s %7$s LIMIT %8$" PRId64,
+            t->name, t->columns, t->key, low, low + n - 1, o->is_old ? "1 OR" : "hash=", order,
+            is_unique ? n : -1);
         if (is_damage(o->rc)) {
             o->rc = SQLITE_OK;
             o->is_damaged = true;
@@ -248,7 +251,9 @@ static void copy_rows(struct opening *o, const struct sqlite_table *t)
  * of rows or, without any index, let SQLite look for faults too. */
 static void copy_table(struct opening *o, const struct sqlite_table *t)
 {
-    copy_rows(o, t);
+    copy_rows(o, t, "ASC");
+    if (o->is_damaged) /* a page that is another one's copy ends a range early */
+        copy_rows(o, t, "DESC");
     if (pass_damage(o) && !o->is_damaged) { /* an older file may lack the table */
         if (run(o, "SELECT count(*) FROM damaged.sqlite_schema WHERE name='%s'", t->name) > 0)
             fail(o, SQLITE_FORMAT, "its tables are others");
@@ -358,8 +363,6 @@ static void recover(struct opening *o)
         copy_database(o);
     if (o->rc == SQLITE_OK)
         place_files(o);
-    sqlite3_close(o->db);
-    o->db = NULL;
     if (o->rc != SQLITE_OK) {
         (void)change_end(o, ".recovering", "");
         (void)change_end(o, ".new", NULL);
@@ -447,18 +450,15 @@ int sqlite_file_open(sqlite3 **out, const char *path, const struct sqlite_form *
     (void)change_end(&o, ".recovering", "");
     open_database(&o);
     if (o.is_damaged || (o.rc == SQLITE_OK && o.is_old)) {
-        sqlite3_close(o.db);
-        o.rc = SQLITE_OK;
         recover(&o);
         if (o.rc == SQLITE_OK)
             open_database(&o);
     }
     if (o.rc == SQLITE_OK)
         complete_database(&o);
-    *out = o.db;
     *loss = o.loss;
     rc = o.rc == SQLITE_OK || errors[o.rc] < 0 ? errors[o.rc] : ERR_IO;
-    if (rc < 0)
+    if (rc < 0) {
         snprintf(err, err_len, "'%s' %s %s: %s%s%s", path,
                  rc == ERR_FORMAT ? "is not a database of" : "cannot be used for", form->what,
                  o.is_damaged ? "it is damaged, and no new file can take its place: " : "",
@@ -466,6 +466,9 @@ int sqlite_file_open(sqlite3 **out, const char *path, const struct sqlite_form *
                  : o.why != NULL ? o.why
                                  : sqlite3_errstr(o.rc),
                  rc == ERR_FORMAT ? "; move it away to begin with an empty one" : "");
+        sqlite3_close(o.db);
+    }
+    *out = rc == 0 ? o.db : NULL;
     return rc;
 }
 

@@ -66,8 +66,7 @@ struct sqlite_loss {
 
 /* Open the database. ERR_BUSY: another process has it. ERR_FORMAT: it is another kind of database,
  * or of another version. ERR_AGAIN: the disk is full, or writing is not possible now (a quota, a
- * limit of the process). ERR_IO, ERR_NOMEM. On failure *out may be a database to be closed, or
- * NULL. */
+ * limit of the process). ERR_IO, ERR_NOMEM. On failure *out is NULL. */
 int sqlite_file_open(struct sqlite3 **out, const char *path, const struct sqlite_form *form,
                      struct sqlite_loss *loss, char *err, size_t err_len);
 
