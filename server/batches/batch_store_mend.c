@@ -1,7 +1,7 @@
 /* server/batches/batch_store_mend.c - repairs batch_store.h after its database was damaged.
  *
- * It runs once, at the opening, after sqlite_recover.h has copied the rows that can be read. In
- * this order: files that batches name get a row again if their bytes exist; rows without bytes are
+ * It runs once, at the opening, after sqlite_file.h has copied the rows that can be read. In this
+ * order: files that batches name get a row again if their bytes exist; rows without bytes are
  * deleted; bytes without a row are logged and left alone.
  */
 #include "server/batches/batch_store_impl.h"

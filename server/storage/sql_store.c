@@ -65,8 +65,7 @@ static int fail_sql(struct sql_store *s, int rc, struct api_error *e)
 
     s->is_full = rc == SQLITE_FULL;
     if (s->db != NULL) {
-        s->is_damaged = s->is_damaged || sqlite_file_is_damage(s->db);
-        why = sqlite_file_fail(s->db);
+        why = sqlite_file_fail(s->db, &s->is_damaged);
         if (s->form->log != NULL)
             log_error(s->form->log, "event=database_failed code=%d reason=%s", code,
                       log_quote(quoted, sizeof(quoted), why));

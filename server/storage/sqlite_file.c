@@ -1,19 +1,22 @@
 /* server/storage/sqlite_file.c - see sqlite_file.h.
  *
- * An opening that finds damage closes the file, recovers it and opens it once more. A bit in
- * user_version records damage that was found while others were served. The hash of a row is XXH3 of
- * the types and values, each with the hash of those before as its seed; the triggers and views are
- * TEMP, so that other programs can read the file.
+ * The hash of a row is XXH3 of the types and values, each with the hash of those before as its
+ * seed; the triggers and views are TEMP, so that other programs can read the file. A bit in
+ * user_version records damage that was found while others were served. In a recovery the new
+ * database is `main`, the damaged one is attached as `damaged`; PRAGMA writable_schema lets SQLite
+ * read a file that is shorter than it should be, and tables whose neighbour's definition is
+ * damaged.
  */
 #ifdef QUIRE_SQLITE
 #include "server/storage/sqlite_file.h"
 
 #include "core/base/err.h"
 #include "core/base/log.h"
-#include "server/storage/sqlite_recover.h"
+#include "core/base/replace_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,23 +29,40 @@
 #define BUSY_MS 2000
 /* Bit in user_version: a damaged row or page was read. */
 #define DAMAGED 0x40000000
+/* Keys that fail one after the other before more than one is left out at once. */
+#define MAX_FAILURES 64
+#define MAX_KEY (INT64_C(1) << 62)
+#define MAX_PATH 4096
+#define MAX_SQL 8192
+
+struct opening {
+    const char *path;
+    const struct sqlite_form *form;
+    sqlite3 *db;
+    int rc;          /* SQLITE_OK, or the first error: nothing runs after it */
+    const char *why; /* the error's reason; NULL: SQLite's text for it */
+    char other_version[100];
+    bool is_ours;    /* by the first page */
+    bool is_old;     /* the file has the previous version: no hashes */
+    bool is_damaged; /* and of this form */
+    struct sqlite_loss loss;
+};
 
 static const char modes[] = "PRAGMA journal_mode=WAL;"
                             "PRAGMA synchronous=%d;"
+                            "PRAGMA temp_store=MEMORY;"
                             "PRAGMA secure_delete=ON;"
                             "PRAGMA foreign_keys=ON;"
                             "PRAGMA cell_size_check=ON;"
                             "PRAGMA cache_size=-4096;"
                             "PRAGMA journal_size_limit=4194304;";
 
-static const char watch[] =
-    "CREATE TEMP VIEW whole_%w AS SELECT *,row_whole(hash,%s) AS is_whole FROM main.%w;"
-    "CREATE TEMP TRIGGER %w_insert AFTER INSERT ON main.%w BEGIN"
-    " UPDATE %w SET hash=row_hash(%s) WHERE %s; END;"
-    "CREATE TEMP TRIGGER %w_check BEFORE UPDATE OF %s ON main.%w BEGIN"
-    " SELECT row_whole(hash,%s) FROM %w WHERE %s; END;"
-    "CREATE TEMP TRIGGER %w_update AFTER UPDATE OF %s ON main.%w BEGIN"
-    " UPDATE %w SET hash=row_hash(%s) WHERE %s; END;";
+/* Errors of SQLite's that are not ERR_IO. SQLITE_FORMAT: the file is not for this build. */
+static const int errors[SQLITE_NOTADB + 1] = {
+    [SQLITE_BUSY] = ERR_BUSY,      [SQLITE_FULL] = ERR_AGAIN,    [SQLITE_NOMEM] = ERR_NOMEM,
+    [SQLITE_FORMAT] = ERR_FORMAT,  [SQLITE_ERROR] = ERR_FORMAT,  [SQLITE_NOTADB] = ERR_FORMAT,
+    [SQLITE_CORRUPT] = ERR_FORMAT, [SQLITE_TOOBIG] = ERR_FORMAT,
+};
 
 /* ---- statements and functions ---- */
 
@@ -53,23 +73,56 @@ static int keep_number(void *number, int n, char **values, char **names)
     return 0;
 }
 
-int sqlite_file_run(sqlite3 *db, int64_t *n, const char *format, ...)
+/* Run statements, unless there is an error. Returns the last number that they return, or 0. */
+__attribute__((format(printf, 2, 3))) static int64_t run(struct opening *o, const char *format, ...)
 {
-    int64_t ignored;
+    char sql[MAX_SQL];
+    int64_t number = 0;
     va_list ap;
-    char *sql;
-    int rc = SQLITE_NOMEM;
+    int n;
 
-    n = n != NULL ? n : &ignored;
-    *n = 0;
     va_start(ap, format);
-    sql = sqlite3_vmprintf(format, ap);
+    n = vsnprintf(sql, sizeof(sql), format, ap);
     va_end(ap);
-    if (sql != NULL)
-        rc = sqlite3_exec(db, sql, keep_number, n, NULL);
-    sqlite3_free(sql);
-    return rc;
+    if (o->rc == SQLITE_OK)
+        o->rc = n < MAX_SQL ? sqlite3_exec(o->db, sql, keep_number, &number, NULL) : SQLITE_NOMEM;
+    if (o->rc == SQLITE_IOERR && sqlite3_extended_errcode(o->db) == SQLITE_IOERR_WRITE)
+        o->rc = SQLITE_FULL;
+    return number;
 }
+
+/* Set an error, unless there is one. */
+static void fail(struct opening *o, int rc, const char *why)
+{
+    if (o->rc == SQLITE_OK) {
+        o->rc = rc;
+        o->why = why;
+    }
+}
+
+static void fail_by_system(struct opening *o)
+{
+    const bool is_full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
+
+    fail(o, is_full ? SQLITE_FULL : SQLITE_CANTOPEN, strerror(errno));
+}
+
+static bool is_damage(int code)
+{
+    return code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_TOOBIG;
+}
+
+/* Go on after a failure because of damage, or because a table is not there. */
+static bool pass_damage(struct opening *o)
+{
+    const bool has_failed = o->rc == SQLITE_ERROR || is_damage(o->rc);
+
+    if (has_failed)
+        o->rc = SQLITE_OK;
+    return has_failed;
+}
+
+/* ---- rows ---- */
 
 static int64_t hash_values(int n, sqlite3_value **values)
 {
@@ -93,287 +146,343 @@ static void row_hash(sqlite3_context *ctx, int n, sqlite3_value **values)
     sqlite3_result_int64(ctx, hash_values(n, values));
 }
 
-/* Every row has a hash, so a value in its place, or none, is damage. */
+/* Every row has a hash, so another value in its place, or none, is damage. */
 static void row_whole(sqlite3_context *ctx, int n, sqlite3_value **values)
 {
-    const bool is_whole = sqlite3_value_type(values[0]) == SQLITE_INTEGER &&
-                          sqlite3_value_int64(values[0]) == hash_values(n - 1, values + 1);
-    bool *is_bad = sqlite3_user_data(ctx);
-
-    sqlite3_result_int(ctx, is_whole);
-    if (is_bad != NULL) {
-        *is_bad = *is_bad || !is_whole;
-    } else if (!is_whole) {
-        sqlite3_result_error(ctx, "a row is damaged", -1);
-        sqlite3_result_error_code(ctx, SQLITE_CORRUPT);
-    }
+    sqlite3_result_int(ctx, 1);
+    if (sqlite3_value_type(values[0]) == SQLITE_INTEGER &&
+        sqlite3_value_int64(values[0]) == hash_values(n - 1, values + 1))
+        return;
+    sqlite3_result_error(ctx, "a row is damaged", -1);
+    sqlite3_result_error_code(ctx, SQLITE_CORRUPT);
 }
 
-/* For rows of the version before, which have no hash: a page of zeros is taken for rows of NULLs.
- */
-static void row_begins(sqlite3_context *ctx, int n, sqlite3_value **values)
+/* ---- files ---- */
+
+/* Rename FILE with one ending to FILE with another one. NULL: remove it. */
+static int change_end(const struct opening *o, const char *from, const char *to)
 {
-    const bool begins = sqlite3_value_type(values[0]) != SQLITE_NULL;
-    bool *is_bad = sqlite3_user_data(ctx);
+    char old[MAX_PATH], new[MAX_PATH];
 
-    (void)n;
-    *is_bad = *is_bad || !begins;
-    sqlite3_result_int(ctx, begins);
+    snprintf(old, sizeof(old), "%s%s", o->path, from);
+    snprintf(new, sizeof(new), "%s%s", o->path, to != NULL ? to : "");
+    return to != NULL ? rename_file(old, new) : unlink(old);
 }
-
-int sqlite_file_set_up(sqlite3 *db, bool *is_bad)
-{
-    const int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC;
-    int rc;
-
-    sqlite3_busy_timeout(db, BUSY_MS);
-    sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL); /* turn off the triggers of the
-                                                                     * file itself */
-    sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
-    sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    rc = sqlite3_create_function(db, "row_hash", -1, flags, NULL, row_hash, NULL, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_create_function(db, "row_whole", -1, flags, is_bad, row_whole, NULL, NULL);
-    if (rc == SQLITE_OK && is_bad != NULL)
-        rc = sqlite3_create_function(db, "row_begins", -1, flags, is_bad, row_begins, NULL, NULL);
-    return rc == SQLITE_OK ? sqlite_file_run(db, NULL, "PRAGMA locking_mode=EXCLUSIVE") : rc;
-}
-
-/* ---- opening ---- */
-
-struct opening {
-    const char *path;
-    const struct sqlite_form *form;
-    sqlite3 *db;
-    int64_t id, version; /* application_id and user_version */
-    bool is_damaged;     /* and ours */
-    char *err;
-    size_t err_len;
-};
 
 /* True: the first page has the definition of the form's first table, and is not a text file. */
-static bool is_ours(const struct opening *o)
+static bool is_ours(const struct sqlite_form *form, int fd)
 {
-    const char *table = o->form->schema + strlen("CREATE TABLE IF NOT EXISTS ");
+    const char *table = form->schema + strlen("CREATE TABLE IF NOT EXISTS ");
     char page[4096];
-    const int fd = open(o->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    const ssize_t n = fd >= 0 ? read(fd, page, sizeof(page)) : 0;
+    const ssize_t n = read(fd, page, sizeof(page));
 
-    if (fd >= 0)
-        close(fd);
     return n > 0 && memchr(page, '\0', (size_t)n) != NULL &&
            memmem(page, (size_t)n, table, strcspn(table, ",")) != NULL;
 }
 
-static int say_damaged(struct opening *o)
+/* Close the connection, and open FILE with an ending, readable only by its owner. The triggers and
+ * views that are in it do not run, and closing it does not change it, since it may be refused. */
+static void connect_to(struct opening *o, const char *end, int flags)
 {
-    o->is_damaged = true;
-    snprintf(o->err, o->err_len, "'%s' is damaged", o->path);
-    return ERR_FORMAT;
+    static const int off[] = {SQLITE_DBCONFIG_ENABLE_TRIGGER, SQLITE_DBCONFIG_ENABLE_VIEW,
+                              SQLITE_DBCONFIG_TRUSTED_SCHEMA};
+    const int kind = SQLITE_UTF8 | SQLITE_DETERMINISTIC;
+    char path[MAX_PATH];
+    int fd;
+
+    sqlite3_close(o->db);
+    o->db = NULL;
+    o->rc = SQLITE_OK;
+    snprintf(path, sizeof(path), "%s%s", o->path, end);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | flags, 0600);
+    if (fd < 0)
+        return fail_by_system(o);
+    o->is_ours = is_ours(o->form, fd);
+    close(fd);
+    o->rc = sqlite3_open_v2(path, &o->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    if (o->rc != SQLITE_OK)
+        return;
+    sqlite3_busy_timeout(o->db, BUSY_MS);
+    for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++)
+        sqlite3_db_config(o->db, off[i], 0, NULL);
+    sqlite3_db_config(o->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    o->rc = sqlite3_create_function(o->db, "row_hash", -1, kind, NULL, row_hash, NULL, NULL);
+    if (o->rc == SQLITE_OK)
+        o->rc = sqlite3_create_function(o->db, "row_whole", -1, kind, NULL, row_whole, NULL, NULL);
+    run(o, "PRAGMA locking_mode=EXCLUSIVE");
 }
 
-/* Write the error of the last statement. */
-static int say_database(struct opening *o)
-{
-    const int rc = sqlite3_errcode(o->db);
+/* ---- recovery ---- */
 
-    if (rc == SQLITE_BUSY || rc == SQLITE_LOCKED) {
-        snprintf(o->err, o->err_len, "'%s' is in use by another process", o->path);
-        return ERR_BUSY;
+/* Copy the rows of a table in ranges of keys: each is twice as long as the one before or, after a
+ * failure because of damage, half as long, down to one key, which is left out. Behind a damaged end
+ * all keys fail, so more and more are left out at once; those before the next key that does not
+ * fail are then tried one by one. The limit ends a range before the next row, which may be
+ * unreadable, is read. */
+static void copy_rows(struct opening *o, const struct sqlite_table *t, const char *order)
+{
+    const bool is_unique = strcmp(t->key, "rowid") == 0;
+    int64_t low = 0, n = 1, step = 1;
+    uint32_t n_failures = 0;
+
+    while (o->rc == SQLITE_OK && low < MAX_KEY) {
+        run(o,
+            "INSERT OR IGNORE INTO main.%1$s(%2$s,hash,%3$s) SELECT %2$s,row_hash(%2$s),%3$s"
+            " FROM damaged.%1$s WHERE %3$s BETWEEN %4$" PRId64 " AND %5$" PRId64
+            " AND (%6$s row_hash(%2$s)) ORDER BY %3$s %7$s LIMIT %8$" PRId64,
+            t->name, t->columns, t->key, low, low + n - 1, o->is_old ? "1 OR" : "hash=", order,
+            is_unique ? n : -1);
+        if (is_damage(o->rc)) {
+            o->rc = SQLITE_OK;
+            o->is_damaged = true;
+            step = n > 1 ? 0 : INT64_C(1) << n_failures++ / MAX_FAILURES;
+            low += step;
+            n = n > 1 ? n / 2 : 1;
+        } else {
+            low += step > 1 ? 1 - step : n;
+            n = step > 1 || n == MAX_KEY ? n : 2 * n;
+            step = 1;
+            n_failures = 0;
+        }
     }
-    if (sqlite_file_is_damage(o->db) && (o->id == o->form->application_id || is_ours(o)))
-        return say_damaged(o);
-    if (rc == SQLITE_ERROR || rc == SQLITE_NOTADB)
-        snprintf(o->err, o->err_len,
-                 "'%s' is not a database of %s: %s; move it away to begin with an empty one",
-                 o->path, o->form->what, sqlite3_errmsg(o->db));
-    else
-        snprintf(o->err, o->err_len, "'%s' cannot be used: %s", o->path, sqlite3_errmsg(o->db));
-    if (rc == SQLITE_FULL || sqlite3_extended_errcode(o->db) == SQLITE_IOERR_WRITE)
-        return ERR_AGAIN;
-    return rc == SQLITE_ERROR || rc == SQLITE_NOTADB || rc == SQLITE_CORRUPT ? ERR_FORMAT : ERR_IO;
 }
 
-/* Check that the file is empty, or a database of this form in a version that this build reads. */
-static int check_database(struct opening *o)
+/* Copy a table, and enter its lost rows into `lost`. If no index can name them, compare the numbers
+ * of rows or, without any index, let SQLite look for faults too. */
+static void copy_table(struct opening *o, const struct sqlite_table *t)
+{
+    copy_rows(o, t, "ASC");
+    if (o->is_damaged) /* a page that is another one's copy ends a range early */
+        copy_rows(o, t, "DESC");
+    if (pass_damage(o) && !o->is_damaged) { /* an older file may lack the table */
+        if (run(o, "SELECT count(*) FROM damaged.sqlite_schema WHERE name='%s'", t->name) > 0)
+            fail(o, SQLITE_FORMAT, "its tables are others");
+        return;
+    }
+    if (t->lost != NULL)
+        run(o, "INSERT OR IGNORE INTO lost %s", t->lost);
+    if (t->lost == NULL || pass_damage(o) || !o->is_damaged)
+        o->loss.is_unknown |=
+            run(o,
+                "SELECT (SELECT count(*) FROM damaged.%1$s NOT INDEXED)<>"
+                "(SELECT count(*) FROM main.%1$s) OR (%2$d AND (SELECT integrity_check<>'ok'"
+                " FROM pragma_integrity_check('%1$s','damaged')))",
+                t->name, t->lost == NULL) != 0;
+    o->loss.is_unknown |= pass_damage(o);
+}
+
+static int log_lost_row(void *opening, int n, char **values, char **names)
+{
+    const struct opening *o = opening;
+    const char *what = values[0]; /* a word of the form's */
+    char path[300], id[300];
+
+    (void)n, (void)names;
+    log_error("database", "event=row_lost file=%s table=%s id=%s",
+              log_quote(path, sizeof(path), o->path), what, log_quote(id, sizeof(id), values[1]));
+    return 0;
+}
+
+/* Complete `lost`, and log the loss. */
+static void settle_loss(struct opening *o)
 {
     const struct sqlite_form *f = o->form;
-    int64_t n, version;
+    const bool is_unknown = o->loss.is_unknown;
+    int64_t n_saved = 0, n_lost;
+    char path[300];
 
-    if (sqlite_file_run(o->db, &o->id, "PRAGMA application_id") != SQLITE_OK ||
-        sqlite_file_run(o->db, &o->version, "PRAGMA user_version") != SQLITE_OK ||
-        sqlite_file_run(o->db, &n, "SELECT count(*) FROM sqlite_schema") != SQLITE_OK)
-        return say_database(o);
-    version = o->version & ~(int64_t)DAMAGED;
-    if (n == 0 && o->id == 0)
-        return 0;
-    if (o->id != f->application_id && is_ours(o))
-        return say_damaged(o);
-    if (o->id != f->application_id)
-        snprintf(o->err, o->err_len, "'%s' is a database of another program", o->path);
-    else if (version != f->version && version + 1 != f->version)
-        snprintf(o->err, o->err_len, "'%s' has version %d of %s, and this build reads %u", o->path,
-                 (int)version, f->what, f->version);
-    else
-        return n == 0 || version != o->version ? say_damaged(o) : 0;
-    return ERR_FORMAT;
+    run(o, "CREATE TEMP TABLE damage AS SELECT %d AS is_unknown;%s", is_unknown,
+        f->settle != NULL ? f->settle : "");
+    n_lost = run(o, "SELECT count(*) FROM lost");
+    for (uint32_t i = 0; i < f->n_tables; i++)
+        n_saved += run(o, "SELECT count(*) FROM main.%s", f->tables[i].name);
+    if (o->rc == SQLITE_OK)
+        o->rc = sqlite3_exec(o->db, "SELECT what,id FROM lost LIMIT 1000", log_lost_row, o, NULL);
+    if (o->rc != SQLITE_OK)
+        return;
+    o->loss.is_recovered = true;
+    o->loss.n_rows = n_lost == 0 && is_unknown ? 1 : (uint64_t)n_lost;
+    log_error("database",
+              "event=database_%s file=%s saved=%" PRId64 " lost=%" PRId64 " more_lost=%s",
+              n_saved == 0 && is_unknown ? "lost" : "saved", log_quote(path, sizeof(path), o->path),
+              n_saved, n_lost, is_unknown ? "unknown" : "none");
 }
+
+/* Copy FILE into the new database, which is then on the disk; the log of FILE is written into it,
+ * since it will not be beside it. If SQLite cannot open FILE at all, all tables are absent. */
+static void copy_database(struct opening *o)
+{
+    const struct sqlite_form *f = o->form;
+    char *attach = sqlite3_mprintf("ATTACH %Q AS damaged;PRAGMA damaged.user_version", o->path);
+
+    run(o,
+        "PRAGMA journal_mode=MEMORY;PRAGMA synchronous=OFF;PRAGMA temp_store=MEMORY;"
+        "PRAGMA secure_delete=ON;PRAGMA writable_schema=ON;%s"
+        "CREATE TEMP TABLE lost(what,id,PRIMARY KEY(what,id)) WITHOUT ROWID",
+        f->schema);
+    if (o->rc == SQLITE_OK)
+        o->rc = attach != NULL ? sqlite3_exec(o->db, attach, NULL, NULL, NULL) : SQLITE_NOMEM;
+    sqlite3_free(attach);
+    (void)pass_damage(o);
+    for (uint32_t i = 0; i < f->n_tables; i++)
+        copy_table(o, &f->tables[i]);
+    if (o->is_damaged || o->loss.is_unknown || run(o, "SELECT count(*) FROM lost") > 0)
+        settle_loss(o);
+    run(o, "PRAGMA synchronous=FULL;PRAGMA application_id=%u;PRAGMA user_version=%u",
+        f->application_id, f->version);
+    run(o, "PRAGMA damaged.wal_checkpoint(FULL)");
+    (void)pass_damage(o);
+}
+
+/* Put the new file in FILE's place. FILE is FILE.recovering meanwhile: if the process ends, the
+ * next opening renames that to FILE, and begins again. */
+static void place_files(struct opening *o)
+{
+    const bool is_kept = o->loss.is_recovered;
+    int is_moved = 0; /* has another process recovered it meanwhile? */
+
+    (void)sqlite3_file_control(o->db, "damaged", SQLITE_FCNTL_HAS_MOVED, &is_moved);
+    if (is_moved)
+        fail(o, SQLITE_BUSY, NULL);
+    else if (change_end(o, "", ".recovering") < 0 ||
+             (change_end(o, "-wal", is_kept ? ".damaged-wal" : NULL) < 0 && errno != ENOENT) ||
+             change_end(o, ".new", "") < 0 ||
+             change_end(o, ".recovering", is_kept ? ".damaged" : NULL) < 0)
+        fail_by_system(o);
+}
+
+/* Copy FILE into a new file, and put that in its place. */
+static void recover(struct opening *o)
+{
+    char path[300];
+
+    log_write(o->is_damaged ? LOG_ERROR : LOG_INFO, "database", "event=database_%s file=%s",
+              o->is_damaged ? "damaged" : "rewritten", log_quote(path, sizeof(path), o->path));
+    connect_to(o, ".new", O_TRUNC);
+    if (o->rc == SQLITE_OK)
+        copy_database(o);
+    if (o->rc == SQLITE_OK)
+        place_files(o);
+    if (o->rc != SQLITE_OK) {
+        (void)change_end(o, ".recovering", "");
+        (void)change_end(o, ".new", NULL);
+    }
+}
+
+/* ---- opening ---- */
 
 /* Let SQLite check the file, unless it is too large, and read all rows that have a hash. */
-static int check_content(struct opening *o)
+static void check_content(struct opening *o)
 {
     const struct sqlite_form *f = o->form;
-    int64_t n;
 
-    if (sqlite_file_run(o->db, &n,
-                        "SELECT page_count*page_size FROM pragma_page_count,"
-                        "pragma_page_size") != SQLITE_OK)
-        return say_database(o);
-    if (n > SQLITE_FILE_CHECKED)
-        return 0;
-    if (sqlite_file_run(o->db, &n, "SELECT integrity_check<>'ok' FROM pragma_integrity_check(1)") !=
-        SQLITE_OK)
-        return say_database(o);
-    for (uint32_t i = 0; n == 0 && o->version == f->version && i < f->n_tables; i++)
-        if (sqlite_file_run(o->db, &n, "SELECT min(row_whole(hash,%s))=0 FROM %w",
-                            f->tables[i].columns, f->tables[i].name) != SQLITE_OK)
-            return say_database(o);
-    return n != 0 ? say_damaged(o) : 0;
-}
-
-/* Create the tables, or add hashes to those of the version before, in one transaction, which takes
- * the lock. A file
- * of this version is not changed, so that it can be opened on a full disk. */
-static int make_tables(struct opening *o)
-{
-    const struct sqlite_form *f = o->form;
-    int rc = sqlite_file_run(o->db, NULL, "BEGIN IMMEDIATE");
-
-    if (o->version == f->version)
-        return rc != SQLITE_OK ? rc : sqlite_file_run(o->db, NULL, "COMMIT");
-    for (uint32_t i = 0; (rc == SQLITE_OK || rc == SQLITE_ERROR) && i < f->n_tables; i++)
-        rc = sqlite_file_run(o->db, NULL, "ALTER TABLE %w ADD COLUMN hash INTEGER",
-                             f->tables[i].name); /* SQLITE_ERROR: the table does not exist yet */
-    if (rc == SQLITE_OK || rc == SQLITE_ERROR)
-        rc = sqlite_file_run(o->db, NULL, "%sPRAGMA application_id=%u;PRAGMA user_version=%u",
-                             f->schema, f->application_id, f->version);
-    for (uint32_t i = 0; rc == SQLITE_OK && i < f->n_tables; i++)
-        rc = sqlite_file_run(o->db, NULL, "UPDATE %w SET hash=row_hash(%s)", f->tables[i].name,
-                             f->tables[i].columns);
-    return rc == SQLITE_OK ? sqlite_file_run(o->db, NULL, "COMMIT") : rc;
-}
-
-/* Builds of the version before keep checksums in 8 reserved bytes of each page, and would take the
- * file for a damaged one. With 9 bytes they refuse it by its version. SQLite cannot have fewer. If
- * there is no room for a copy, the file stays as it is. */
-static void change_reserved_bytes(struct opening *o)
-{
-    int reserved = -1, more = 9;
-    char quoted[300];
-
-    (void)sqlite3_file_control(o->db, "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved);
-    if (reserved != more - 1)
+    if (run(o, "SELECT page_count*page_size FROM pragma_page_count,pragma_page_size") >
+        SQLITE_FILE_CHECKED)
         return;
-    log_info("database", "event=database_rewritten file=%s version=%u",
-             log_quote(quoted, sizeof(quoted), o->path), o->form->version);
-    (void)sqlite3_file_control(o->db, "main", SQLITE_FCNTL_RESERVE_BYTES, &more);
-    (void)sqlite_file_run(o->db, NULL, "VACUUM;PRAGMA wal_checkpoint(TRUNCATE)");
+    if (run(o, "SELECT integrity_check<>'ok' FROM pragma_integrity_check(1)") != 0)
+        o->rc = SQLITE_CORRUPT;
+    for (uint32_t i = 0; !o->is_old && i < f->n_tables; i++)
+        run(o, "SELECT count(row_whole(hash,%s)) FROM %s", f->tables[i].columns, f->tables[i].name);
 }
 
-static int make_database(struct opening *o)
+/* Open FILE, and check that it is empty, or a database of this form in a version that this build
+ * reads. */
+static void open_database(struct opening *o)
 {
-    int rc, on = 1;
+    const struct sqlite_form *f = o->form;
+    int64_t id, mark, n_tables;
+    uint32_t version;
+    bool has_id;
+
+    o->is_damaged = false;
+    connect_to(o, "", 0);
+    id = run(o, "PRAGMA application_id");
+    mark = run(o, "PRAGMA user_version");
+    n_tables = run(o, "SELECT count(*) FROM sqlite_schema");
+    if (o->rc == SQLITE_OK && id == 0 && n_tables == 0)
+        return;
+    version = (uint32_t)mark & ~(uint32_t)DAMAGED;
+    o->is_old = version + 1 == f->version;
+    snprintf(o->other_version, sizeof(o->other_version),
+             "it has version %u, and this build reads %u", version, f->version);
+    has_id = id == f->application_id;
+    if (!has_id && !o->is_ours)
+        return fail(o, SQLITE_FORMAT, "it is a database of another program");
+    if (has_id && version != f->version && !o->is_old)
+        fail(o, SQLITE_FORMAT, o->other_version);
+    if (!has_id || n_tables == 0 || (mark & DAMAGED) != 0)
+        fail(o, SQLITE_CORRUPT, NULL);
+    check_content(o);
+    o->is_damaged = is_damage(o->rc);
+}
+
+/* Nothing is written to a file that has its tables, so that it can be opened on a full disk. */
+static void complete_database(struct opening *o)
+{
+    const struct sqlite_form *f = o->form;
+    int on = 1;
 
     sqlite3_file_control(o->db, "main", SQLITE_FCNTL_PERSIST_WAL, &on);
-    rc = sqlite_file_run(o->db, NULL, modes, o->form->is_durable ? 2 : 1);
-    if (rc == SQLITE_OK)
-        rc = make_tables(o);
-    if (rc == SQLITE_OK) {
-        change_reserved_bytes(o);
-        rc = sqlite_file_run(o->db, NULL, "PRAGMA temp_store=MEMORY");
-    }
-    for (uint32_t i = 0; rc == SQLITE_OK && i < o->form->n_tables; i++) {
-        const struct sqlite_table *t = &o->form->tables[i];
-
-        rc = sqlite_file_run(o->db, NULL, watch, t->name, t->columns, t->name, t->name, t->name,
-                             t->name, t->columns, t->row, t->name, t->columns, t->name, t->columns,
-                             t->name, t->row, t->name, t->columns, t->name, t->name, t->columns,
-                             t->row);
-    }
-    return rc == SQLITE_OK ? 0 : say_database(o);
-}
-
-static int open_database(struct opening *o)
-{
-    int rc = sqlite3_open_v2(o->path, &o->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
-
-    if (o->db == NULL)
-        return snprintf(o->err, o->err_len, "no memory for '%s'", o->path), ERR_NOMEM;
-    if (rc == SQLITE_OK)
-        rc = sqlite_file_set_up(o->db, NULL);
-    sqlite3_db_config(o->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL); /* it may be refused */
-    rc = rc == SQLITE_OK ? check_database(o) : say_database(o);
-    if (rc == 0)
-        rc = check_content(o);
-    if (rc == 0)
-        sqlite3_db_config(o->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
-    return rc == 0 ? make_database(o) : rc;
-}
-
-/* Create the file, readable only by its owner. */
-static int make_file(struct opening *o)
-{
-    const int fd = open(o->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
-    const bool is_full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-
-    if (fd >= 0)
-        return close(fd);
-    snprintf(o->err, o->err_len, "'%s' cannot be opened: %s", o->path, strerror(errno));
-    return is_full ? ERR_AGAIN : ERR_IO;
+    run(o, modes, f->is_durable ? 2 : 1);
+    if (run(o, "SELECT count(*) FROM sqlite_schema") == 0)
+        run(o, "BEGIN IMMEDIATE;%sPRAGMA application_id=%u;PRAGMA user_version=%u;COMMIT",
+            f->schema, f->application_id, f->version);
+    for (uint32_t i = 0; i < f->n_tables; i++)
+        run(o,
+            "CREATE TEMP VIEW whole_%1$s AS SELECT *,row_whole(hash,%2$s) AS is_whole"
+            " FROM main.%1$s;"
+            "CREATE TEMP TRIGGER %1$s_insert AFTER INSERT ON main.%1$s BEGIN"
+            " UPDATE %1$s SET hash=row_hash(%2$s) WHERE %3$s; END;"
+            "CREATE TEMP TRIGGER %1$s_check BEFORE UPDATE OF %2$s ON main.%1$s BEGIN"
+            " SELECT row_whole(hash,%2$s) FROM %1$s WHERE %3$s; END;"
+            "CREATE TEMP TRIGGER %1$s_update AFTER UPDATE OF %2$s ON main.%1$s BEGIN"
+            " UPDATE %1$s SET hash=row_hash(%2$s) WHERE %3$s; END;",
+            f->tables[i].name, f->tables[i].columns, f->tables[i].row);
+    sqlite3_db_config(o->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
 }
 
 int sqlite_file_open(sqlite3 **out, const char *path, const struct sqlite_form *form,
                      struct sqlite_loss *loss, char *err, size_t err_len)
 {
-    struct opening o = {.path = path, .form = form, .err = err, .err_len = err_len};
+    struct opening o = {.path = path, .form = form};
     int rc;
 
-    *loss = (struct sqlite_loss){0};
-    rc = sqlite_recover_finish(path, loss, err, err_len);
-    if (rc == 0)
-        rc = make_file(&o);
-    if (rc == 0)
-        rc = open_database(&o);
-    if (o.is_damaged) {
-        sqlite3_close(o.db);
-        o.db = NULL;
-        rc = sqlite_recover(path, form, loss, err, err_len);
-        if (rc == 0)
-            rc = open_database(&o);
+    (void)change_end(&o, ".recovering", "");
+    open_database(&o);
+    if (o.is_damaged || (o.rc == SQLITE_OK && o.is_old)) {
+        recover(&o);
+        if (o.rc == SQLITE_OK)
+            open_database(&o);
     }
-    *out = o.db;
+    if (o.rc == SQLITE_OK)
+        complete_database(&o);
+    *loss = o.loss;
+    rc = o.rc == SQLITE_OK || errors[o.rc] < 0 ? errors[o.rc] : ERR_IO;
+    if (rc < 0) {
+        snprintf(err, err_len, "'%s' %s %s: %s%s%s", path,
+                 rc == ERR_FORMAT ? "is not a database of" : "cannot be used for", form->what,
+                 o.is_damaged ? "it is damaged, and no new file can take its place: " : "",
+                 rc == ERR_BUSY  ? "it is in use by another process"
+                 : o.why != NULL ? o.why
+                                 : sqlite3_errstr(o.rc),
+                 rc == ERR_FORMAT ? "; move it away to begin with an empty one" : "");
+        sqlite3_close(o.db);
+    }
+    *out = rc == 0 ? o.db : NULL;
     return rc;
 }
 
 /* ---- later ---- */
 
-bool sqlite_file_is_damage(sqlite3 *db)
+const char *sqlite_file_fail(sqlite3 *db, bool *is_damaged)
 {
-    const int code = sqlite3_errcode(db);
+    struct opening o = {.db = db};
 
-    return code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_TOOBIG;
-}
-
-const char *sqlite_file_fail(sqlite3 *db)
-{
-    int64_t n;
-
-    if (!sqlite_file_is_damage(db))
+    if (!is_damage(sqlite3_errcode(db)))
         return sqlite3_errmsg(db);
-    if (sqlite3_get_autocommit(db) == 0)
-        (void)sqlite_file_run(db, NULL, "ROLLBACK");
-    if (sqlite_file_run(db, &n, "PRAGMA user_version") == SQLITE_OK)
-        (void)sqlite_file_run(db, NULL, "PRAGMA user_version=%d", (int)n | DAMAGED);
+    *is_damaged = true;
+    (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    run(&o, "PRAGMA user_version=%d", (int)run(&o, "PRAGMA user_version") | DAMAGED);
     return "the file is damaged: what can be saved is when the server starts again";
 }
 #endif

@@ -6,14 +6,19 @@
  * statement names it. The view whole_TABLE has the columns of TABLE and `is_whole`: selecting that
  * of a row which does not match its hash is SQLITE_CORRUPT, and so is an UPDATE of such a row.
  * is_whole must be a column of the result: in a WHERE clause SQLite would replace columns by the
- * constants with which they are compared. Rows of the previous version get their hash when the file
- * is opened by this one.
+ * constants with which they are compared.
  *
  * An opening checks pages, indexes and rows of a file up to SQLITE_FILE_CHECKED bytes. In a larger
  * file the call that reads a damaged page or row fails, and the next opening recovers the file. Of
  * a damaged write-ahead log (FILE-wal) SQLite uses the part before the damage, and cannot
- * distinguish it from a log whose last write was cut off: changes that are lost in this way are not
- * reported.
+ * distinguish it from a log whose last write was cut off: these lost changes are not reported.
+ *
+ * A recovery copies all rows that can be read and match their hashes into FILE.new, which replaces
+ * FILE; the latest damaged file is kept as FILE.damaged, with FILE.damaged-wal. The log names the
+ * lost rows that an index still has (event=row_lost), and reports if there may be more
+ * (event=database_saved more_lost=unknown) or if nothing was saved (event=database_lost). A file of
+ * the previous version, which had no hashes, is copied in the same way and then removed. If the
+ * process ends before the end, the next opening begins again.
  *
  * Thread: the main thread, before others use the database; then the database's thread.
  * Memory: SQLite's.
@@ -32,7 +37,7 @@ struct sqlite3;
 
 struct sqlite_table {
     const char *name;
-    const char *columns; /* all columns but the hash; the first is never NULL */
+    const char *columns; /* all columns but the hash */
     const char *row;     /* condition that selects the row `new` in a trigger: "rowid=new.rowid" */
     const char *key;     /* "rowid", or an integer column that orders the rows */
     /* After damage: a SELECT of what,id for each entry that an index of the database `damaged` has
@@ -44,8 +49,7 @@ struct sqlite_form {         /* describes a database */
     const char *what;        /* its contents: "kept responses" */
     const char *schema;      /* statements such as "CREATE TABLE IF NOT EXISTS ...;" */
     uint32_t application_id; /* shown by `file` and sqlite3 */
-    uint32_t version;        /* version of the schema, >= 2; the previous one had no hashes; others
-                              * are refused */
+    uint32_t version;        /* of the schema, >= 2; this and the previous version are opened */
     bool is_durable;         /* each change is on the disk when it ends (synchronous=FULL) */
     const struct sqlite_table *tables; /* [n_tables] */
     uint32_t n_tables;
@@ -61,29 +65,14 @@ struct sqlite_loss {
 };
 
 /* Open the database. ERR_BUSY: another process has it. ERR_FORMAT: it is another kind of database,
- * or of a newer version. ERR_AGAIN: the disk is full, or writing is not possible now (a quota, a
- * limit of the process). ERR_IO, ERR_NOMEM. On failure *out may be a database to be closed, or
- * NULL. */
+ * or of another version. ERR_AGAIN: the disk is full, or writing is not possible now (a quota, a
+ * limit of the process). ERR_IO, ERR_NOMEM. On failure *out is NULL. */
 int sqlite_file_open(struct sqlite3 **out, const char *path, const struct sqlite_form *form,
                      struct sqlite_loss *loss, char *err, size_t err_len);
 
-/* True: the last call failed because the file is damaged. */
-bool sqlite_file_is_damage(struct sqlite3 *db);
-
 /* Return the reason for which the last call failed: SQLite's message, or that the file is damaged.
- * A damaged file is marked for the next opening, and the current transaction is rolled back. */
-const char *sqlite_file_fail(struct sqlite3 *db);
-
-/* ---- for sqlite_recover.c ---- */
-
-/* Run statements, formatted by sqlite3_mprintf(); *n (may be NULL) is the last number that they
- * return, or 0. */
-int sqlite_file_run(struct sqlite3 *db, int64_t *n, const char *format, ...);
-
-/* Set up a connection that has read nothing yet, with the functions row_hash(values...) and
- * row_whole(hash, values...); for a row that is not whole the latter fails or, with is_bad, is
- * false and sets *is_bad. With is_bad there is row_begins(values...) too: its first value is not
- * NULL, else it is false and sets *is_bad. */
-int sqlite_file_set_up(struct sqlite3 *db, bool *is_bad);
+ * A damaged file is marked for the next opening, the current transaction is rolled back, and
+ * *is_damaged is set. */
+const char *sqlite_file_fail(struct sqlite3 *db, bool *is_damaged);
 
 #endif

@@ -328,7 +328,6 @@ static void hurt_files(void)
 {
     char path[100], *bytes;
     size_t n, n_hurt = 0;
-    FILE *f;
 
     snprintf(path, sizeof(path), "%s/batches.db", folder);
     bytes = read_whole(path, &n);
@@ -336,10 +335,7 @@ static void hurt_files(void)
          at++, n_hurt++)
         at[1] ^= 1;
     assert_int_equal(n_hurt, 2);
-    f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    fclose(f);
+    write_bytes(path, bytes, n);
     free(bytes);
 }
 
