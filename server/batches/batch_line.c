@@ -29,6 +29,8 @@ static const struct {
     {"/v1/completions", true},
     {"/v1/responses", true},
     {"/v1/embeddings", false},
+    {"/v1/decisions", false},
+    {"/v1/systemone", false},
 };
 #define N_ENDPOINTS (sizeof(endpoints) / sizeof(endpoints[0]))
 
@@ -85,9 +87,7 @@ static int check_url(const cJSON *line, const char *endpoint, struct batch_line_
         return refuse_line(e, "mismatched_endpoint", "url",
                            "'url' must be the batch's endpoint, %s", endpoint);
     if (!batch_line_is_endpoint(url))
-        return refuse_line(e, "invalid_url", "url",
-                           "'url' must be /v1/chat/completions, /v1/completions, /v1/responses or "
-                           "/v1/embeddings");
+        return refuse_line(e, "invalid_url", "url", "'url' must be " BATCH_LINE_ENDPOINTS);
     return 0;
 }
 
@@ -106,12 +106,27 @@ static int check_body(const cJSON *body, struct batch_line_error *e)
     return 0;
 }
 
+/* True: the line is the body of a call for decisions, without anything around it. */
+static bool is_bare(const cJSON *line, const char *endpoint)
+{
+    return endpoint == NULL && cJSON_GetObjectItemCaseSensitive(line, "url") == NULL &&
+           cJSON_GetObjectItemCaseSensitive(line, "questions") != NULL;
+}
+
+static const char *bare_url(const cJSON *line)
+{
+    return cJSON_GetObjectItemCaseSensitive(line, "state") != NULL ? "/v1/systemone"
+                                                                   : "/v1/decisions";
+}
+
 static int check_line(const cJSON *line, const char *endpoint, struct batch_line_error *e)
 {
     const char *id = line_text(line, "custom_id");
 
     if (!cJSON_IsObject(line))
         return refuse_line(e, "invalid_json_line", NULL, "the line must be an object");
+    if (is_bare(line, endpoint))
+        return check_body(line, e);
     if (id == NULL || id[0] == '\0')
         return refuse_line(e, "missing_required_parameter", "custom_id",
                            "'custom_id' is missing: each line needs its own");
@@ -168,6 +183,18 @@ static int take_line(struct batch_line *out, const cJSON *line, const char *text
     return out->body.err < 0 || out->custom_id.err < 0 ? ERR_NOMEM : 0;
 }
 
+/* Take a bare body; its line gets a number as its id, unless it has one. */
+static int take_bare(struct batch_line *out, const cJSON *line, const char *text, size_t n)
+{
+    (void)name_copy(out->url, sizeof(out->url), bare_url(line));
+    if (line_text(line, "custom_id") != NULL)
+        copy_member(text, n, "custom_id", &out->custom_id);
+    else
+        buf_printf(&out->custom_id, "\"line-%" PRIu32 "\"", out->index + 1);
+    buf_add(&out->body, text, n);
+    return out->body.err < 0 || out->custom_id.err < 0 ? ERR_NOMEM : 0;
+}
+
 int batch_line_parse(struct batch_line *out, const char *text, size_t n, const char *endpoint,
                      uint32_t index, uint64_t seed, struct batch_line_error *e)
 {
@@ -184,7 +211,8 @@ int batch_line_parse(struct batch_line *out, const char *text, size_t n, const c
         return refuse_line(e, "invalid_json_line", NULL, "the line cannot be parsed: %s", why);
     rc = check_line(line, endpoint, e);
     if (rc == 0)
-        rc = take_line(out, line, text, n, seed, e);
+        rc = is_bare(line, endpoint) ? take_bare(out, line, text, n)
+                                     : take_line(out, line, text, n, seed, e);
     cJSON_Delete(line);
     return rc;
 }

@@ -6,7 +6,8 @@
  * in OpenAI's API. The body is passed on byte for byte, except for a seed: a body without one gets
  * a seed that follows from the batch's and the line's number, so that the line has the same answer
  * when it is computed again. An answer's id is made from the batch's seed and the line's number
- * too, so that a file of answers shows which lines it has.
+ * too, so that a file of answers shows which lines it has. Where any endpoint is allowed (`quire
+ * batch`, `quire decide`), a line may also be the bare body of a call for decisions.
  *
  * Thread: any.
  * Memory: the caller's buffers.
@@ -22,6 +23,10 @@
 
 #define BATCH_LINE_MAX_ID 512        /* most bytes of a custom_id as the client wrote it */
 #define BATCH_LINE_MAX_URL 31        /* most bytes of an endpoint */
+/* The endpoints that a batch may have, for errors. */
+#define BATCH_LINE_ENDPOINTS                                                                       \
+    "/v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /v1/decisions or "      \
+    "/v1/systemone"
 #define BATCH_LINE_ANSWER_ID 35      /* bytes of an answer's id, with its NUL */
 
 struct batch_line {

@@ -138,8 +138,7 @@ static int read_body(struct asker *a, const cJSON *body)
         return ERR_INVAL;
     if (!batch_line_is_endpoint(a->endpoint))
         return api_error_set(&a->error, 400, "endpoint", "invalid_value",
-                             "'endpoint' must be /v1/chat/completions, /v1/completions, "
-                             "/v1/responses or /v1/embeddings");
+                             "'endpoint' must be " BATCH_LINE_ENDPOINTS);
     a->start.input = a->input;
     a->start.endpoint = a->endpoint;
     a->start.window = a->window;

@@ -1,5 +1,6 @@
-/* server/cli/batch.c - `quire batch`: answers the requests of a file into another file, as
- * /v1/batches does, but without a listening server.
+/* server/cli/batch.c - `quire batch` and `quire decide`: answer the requests of a file into another
+ * file, as /v1/batches does, but without a listening server. They differ in their help alone: a
+ * line may always be the bare body of a call for decisions (batch_line.h).
  *
  * The command runs a whole server (serve_run) that listens nowhere and ends with its batch. The
  * file of answers is the record of progress: a second run with the same files skips the lines that
@@ -50,6 +51,19 @@ static void print_batch_help(void)
           "  -o FILE    file for the answers, one per line, in the order in which they are ready\n"
           "Ctrl-C stops. The same command again continues: lines that have an answer in\n"
           "OUT.jsonl are skipped. The settings of quire serve are accepted, such as --model.\n",
+          stdout);
+}
+
+static void print_decide_help(void)
+{
+    fputs("quire decide IN.jsonl -o OUT.jsonl [settings]\n"
+          "  IN.jsonl   a body of /v1/decisions (input, questions) or /v1/systemone (state,\n"
+          "             questions) on each line, with a custom_id if it is to have one\n"
+          "  -o FILE    file for the answers, one per line, in the order in which they are ready\n"
+          "Ctrl-C stops. The same command again continues: lines that have an answer in\n"
+          "OUT.jsonl are skipped. With \"receipt\": true in a body, and receipts = on, quire\n"
+          "verify and quire diff read the answers. The settings of quire serve are accepted,\n"
+          "such as --model.\n",
           stdout);
 }
 
@@ -270,7 +284,7 @@ static const char *take_input(int *argc, char **argv)
     return input;
 }
 
-int cmd_batch(int argc, char **argv)
+static int answer_file(int argc, char **argv, const char *name, void (*help)(void))
 {
     const char *input = take_input(&argc, argv), *output = NULL;
     struct config config;
@@ -281,14 +295,24 @@ int cmd_batch(int argc, char **argv)
         return EXIT_USAGE;
     if (input == NULL)
         input = take_input(&argc, argv);
-    code = command_config(&config, argc, argv, print_batch_help, &done);
+    code = command_config(&config, argc, argv, help, &done);
     if (done)
         return code;
     if (input == NULL || output == NULL) {
         config_release(&config);
-        return command_fail(EXIT_USAGE,
-                            "batch needs IN.jsonl and -o OUT.jsonl (quire batch --help)");
+        return command_fail(EXIT_USAGE, "%s needs IN.jsonl and -o OUT.jsonl (quire %s --help)",
+                            name, name);
     }
     lower_log(&config);
     return run_batch(&config, input, output);
+}
+
+int cmd_batch(int argc, char **argv)
+{
+    return answer_file(argc, argv, "batch", print_batch_help);
+}
+
+int cmd_decide(int argc, char **argv)
+{
+    return answer_file(argc, argv, "decide", print_decide_help);
 }

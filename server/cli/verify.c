@@ -132,15 +132,13 @@ static void add_flag(struct flags *f, const char *name, const cJSON *settings)
 static void flags_of(const char *text, size_t n, struct flags *f)
 {
     static const char *const names[] = {"context", RECEIPT_SETTINGS};
-    const cJSON *receipt, *settings;
+    const cJSON *settings;
     const char *why;
     cJSON *json;
 
     if (json_parse(text, n, &json, &why) < 0)
         return; /* the error is reported when the receipt is checked */
-    receipt = cJSON_GetObjectItemCaseSensitive(json, "receipt");
-    settings =
-        cJSON_GetObjectItemCaseSensitive(cJSON_IsObject(receipt) ? receipt : json, "settings");
+    settings = cJSON_GetObjectItemCaseSensitive(verify_receipt_find(json), "settings");
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         add_flag(f, names[i], settings);
     cJSON_Delete(json);

@@ -461,20 +461,44 @@ static void check_receipt(struct verifier *v, const cJSON *receipt, const char *
     api_request_release(&p);
 }
 
+/* Go from a line to its receipt, in the tree and, unless *text is NULL, in the text. */
+static const cJSON *enter_receipt(const cJSON *line, const char **text, size_t *n)
+{
+    static const char *const path[] = {"response", "body", "receipt"};
+    const int first = cJSON_IsObject(member(line, path[0])) ? 0 : 2;
+
+    for (int i = first; i < 3 && cJSON_IsObject(member(line, path[i])); i++) {
+        const char *inner;
+        size_t len;
+
+        line = member(line, path[i]);
+        if (*text != NULL && json_member_text(*text, *n, path[i], &inner, &len)) {
+            *text = inner;
+            *n = len;
+        }
+    }
+    return line;
+}
+
+const cJSON *verify_receipt_find(const cJSON *line)
+{
+    const char *text = NULL;
+    size_t n = 0;
+
+    return enter_receipt(line, &text, &n);
+}
+
 void verify_receipt(struct verifier *v, const char *text, size_t n)
 {
-    const char *why = NULL, *inner = text;
-    size_t len = n;
+    const char *why = NULL;
+    const cJSON *receipt;
     cJSON *json;
 
     if (json_parse(text, n, &json, &why) < 0) {
         differs(v, "%s", why);
         return;
     }
-    if (cJSON_IsObject(member(json, "receipt")) &&
-        json_member_text(text, n, "receipt", &inner, &len))
-        check_receipt(v, member(json, "receipt"), inner, len);
-    else
-        check_receipt(v, json, text, n);
+    receipt = enter_receipt(json, &text, &n);
+    check_receipt(v, receipt, text, n);
     cJSON_Delete(json);
 }

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct cJSON;
 struct diff_report;
 struct served;
 
@@ -28,7 +29,11 @@ struct verifier {
     struct diff_report *diff; /* counts what changes; NULL: nothing may change */
 };
 
-/* Check a receipt, or an answer with one, as JSON text. */
+/* Find the receipt in a line: the line itself, its member `receipt`, or that of the answer in a
+ * line which a batch has written (response.body). */
+const struct cJSON *verify_receipt_find(const struct cJSON *line);
+
+/* Check a receipt, or a line with one, as JSON text. */
 void verify_receipt(struct verifier *v, const char *text, size_t n);
 
 #endif

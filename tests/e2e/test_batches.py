@@ -150,7 +150,7 @@ def usage_of(found):
         new = "input_tokens" in u
         total["input_tokens"] += u["input_tokens" if new else "prompt_tokens"]
         total["output_tokens"] += u.get("output_tokens" if new else "completion_tokens", 0)
-        total["total_tokens"] += u["total_tokens"]
+        total["total_tokens"] += u.get("total_tokens", u.get("input_tokens"))  # TypeSafe's answers do not add them up
         for to, name in (("input_tokens_details", "cached_tokens"), ("output_tokens_details", "reasoning_tokens")):
             details = u.get(to if new else to.replace("input", "prompt").replace("output", "completion"), {})
             total[to][name] += details.get(name, 0)
@@ -181,14 +181,17 @@ def test_answers_are_those_of_requests(batcher):
 @pytest.mark.parametrize("url, body", [
     ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], **SHORT}),
     ("/v1/responses", {"input": "Hi", "max_output_tokens": 16}),
-    ("/v1/embeddings", {"input": ["a", "b"]})])
+    ("/v1/embeddings", {"input": ["a", "b"]}),
+    ("/v1/decisions", {"input": "Once", "questions": [{"type": "predicate", "instructions": "It ends."}]}),
+    ("/v1/systemone", {"state": "Once", "questions": {"a": {"type": "noul"}}})])
 def test_endpoints(batcher, url, body):
     b = wait_over(batcher, create(batcher, [line("a", body, url), line("ü\\", body, url)], url))
     assert b["request_counts"] == {"total": 2, "completed": 2, "failed": 0}, b
     found = content(batcher, b["output_file_id"])
     assert {a["custom_id"] for a in found} == {"a", "ü\\"}
     assert b["usage"] == usage_of(found) and b["usage"]["input_tokens"] > 0
-    kinds = {"/v1/chat/completions": "chat.completion", "/v1/responses": "response", "/v1/embeddings": "list"}
+    kinds = {"/v1/chat/completions": "chat.completion", "/v1/responses": "response", "/v1/embeddings": "list",
+             "/v1/decisions": "decision", "/v1/systemone": "structured_decision"}
     assert {a["response"]["body"]["object"] for a in found} == {kinds[url]}
 
 

@@ -89,3 +89,27 @@ def test_what_cannot_be_compared(answers, tmp_path):
     path.write_text(json.dumps(answer) + "\n")
     run = quire("diff", path, "--log-level", "error")
     assert run.returncode == 1 and "line 1: the receipt has other labels than its question 0" in run.out
+
+
+def test_a_file_of_decisions(answers, tmp_path):
+    """`quire decide` answers bare bodies, and both commands read what it wrote."""
+    asked = [b for path, b in bodies() if path == "/v1/decisions"][:6]
+    lines = [{**b, "receipt": True} for b in asked[:5]]
+    lines += [{"custom_id": "mine", "state": "Once", "questions": {"a": {"type": "noul", "instructions": "It ends."}}, "receipt": True}]
+    given, written = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    given.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = quire("decide", given, "-o", written, "--receipts", "on")
+    assert run.returncode == 0, run.err
+    found = {a["custom_id"]: a["response"]["body"] for a in map(json.loads, written.read_text().splitlines())}
+    assert set(found) == {f"line-{i}" for i in range(1, 6)} | {"mine"}
+    decisions = [a for a in answers[1] if a["object"] == "decision"]
+    for i in range(5):
+        assert found[f"line-{i + 1}"]["answers"] == decisions[i]["answers"]
+    assert found["mine"]["answers"]["a"]["type"] == "noul"
+    run = quire("verify", written, "--log-level", "error")
+    assert run.returncode == 0 and " 0 are not" in run.out, run.out
+    run = quire("diff", written, "--kv-type", "q4_0", "--log-level", "error")
+    assert re.search(r"^decisions +16 ", run.out, re.M), run.out
+    again = quire("decide", given, "-o", written, "--receipts", "on")
+    assert again.returncode == 0 and len(written.read_text().splitlines()) == 6
+    assert quire("decide").returncode == 2 and "IN.jsonl" in quire("decide").err
