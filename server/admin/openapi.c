@@ -109,6 +109,7 @@ static const struct request_doc {
     {"RerankRequest", "", PARAMS_RERANK,
      "['query'],'anyOf':[{'required':['documents']},{'required':['texts']}]"},
     {"ScoreRequest", "", PARAMS_SCORE, "[]"},
+    {"ScoringRequest", "", PARAMS_SCORING, "['query','items','label_token_ids']"},
     {"DecisionRequest", "", PARAMS_DECIDE, "['input','questions']"},
     {"SystemOneRequest", "", PARAMS_SYSTEMONE, "['state','questions']"},
     {"ClassifyRequest", "", PARAMS_CLASSIFY,

@@ -50,6 +50,9 @@ int api_request_take_prediction(struct api_request *p, const struct server_model
 /* Tokenize params.budget_message as plain text; a chat without one gets the text that the model's
  * family uses. */
 int api_request_take_budget_message(struct api_request *p, const struct server_model *model);
+/* SCORING: make prompt i of the query and an item, and its labels. Returns as
+ * api_request_make_prompt(). */
+int api_request_take_item(struct api_request *p, const struct server_model *model, uint32_t i);
 /* DECISIONS: make the prompts of all questions, and their labels. Returns as
  * api_request_make_prompt(). */
 int api_request_decide(struct api_request *p, const struct server_model *model);

@@ -38,6 +38,8 @@ static const char *text_field(const struct api_request *p)
         return p->params.is_texts ? "texts" : "documents";
     case PARAMS_SCORE:
         return "text_2";
+    case PARAMS_SCORING:
+        return "items";
     case PARAMS_CLASSIFY:
     case PARAMS_POOL:
         return "input";
@@ -334,6 +336,8 @@ static int take_prompt(struct api_request *p, const struct server_model *model, 
         return api_request_take_chat(p, model, &p->prompts[i]);
     if ((p->params.form & PARAMS_PAIRS) != 0)
         return api_request_take_pair(p, model, i);
+    if (p->params.form == PARAMS_SCORING)
+        return api_request_take_item(p, model, i);
     v = params_prompt(&p->params, i);
     if (cJSON_IsObject(v))
         v = field_find(v, "prompt_string");

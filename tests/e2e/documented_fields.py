@@ -157,6 +157,8 @@ FIELDS = {  # by the names of the bodies in /openapi.json
                        **OWN},
     "RerankRequest": {**VLLM_PAIRS, **RERANK, **OWN},
     "ScoreRequest": {**VLLM_PAIRS, **SCORE, **OWN},
+    "ScoringRequest": {**VLLM_ANY, **OWN, "query": "Once", "items": [" upon", [5, 6]], "label_token_ids": [5, 6],
+                       "apply_softmax": False, "item_first": True},
     "DecisionRequest": {**DECISIONS, "input": "Once", "questions": [{"type": "predicate", "instructions": "It ends."}],
                         "prompt_cache_options": {"mode": "implicit"}},
     "SystemOneRequest": {**DECISIONS, "state": {"text": "Once"}, "questions": {"a": {"type": "noul", "instructions": "It ends."}},

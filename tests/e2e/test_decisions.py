@@ -295,3 +295,39 @@ def test_who_leaves_is_not_computed_for():
     s.wait_idle()
     assert s.metrics()['quire_requests_total{endpoint="completions",outcome="cancelled"}'] > 0
     s.stop()
+
+
+# ---- vLLM's scores of the next token
+
+def scores(s, **fields):
+    r = s.post("/generative_scoring", {"query": "Once upon", **fields})
+    assert r.status == 200, r.body
+    return [d["score"] for d in r.json["data"]]
+
+
+def test_generative_scores(server):
+    before = server.post("/tokenize", {"content": "Once upon", "add_special": True}).json["tokens"]
+    items = [" a time", " the sun"]
+    tokens = [server.post("/tokenize", {"content": item}).json["tokens"] for item in items]
+    labels = [5, 77, 900]
+    found = scores(server, items=items, label_token_ids=labels)
+    assert found == scores(server, query=before, items=tokens, label_token_ids=labels)
+    assert scores(server, query=items[0], items=["Once upon"], label_token_ids=labels, item_first=True) == found[:1]
+    full = scores(server, items=items, label_token_ids=labels, apply_softmax=False)
+    each = [scores(server, items=items, label_token_ids=[i], apply_softmax=False) for i in labels]
+    for k in range(2):
+        assert full[k] == each[0][k]
+        assert found[k] == pytest.approx(each[0][k] / sum(e[k] for e in each), rel=1e-5)
+        r = server.post("/completion", {"prompt": before + tokens[k], "n_predict": 1, "temperature": 0, "n_probs": 1}).json
+        best = r["completion_probabilities"][0]["top_logprobs"][0]
+        [share] = scores(server, query=before, items=[tokens[k]], label_token_ids=[best["id"]], apply_softmax=False)
+        assert math.log(share) == pytest.approx(best["logprob"], abs=1e-4)
+
+
+@pytest.mark.parametrize("fields,param", [
+    ({"items": []}, "items"), ({"items": ["a"], "label_token_ids": []}, "label_token_ids"), ({"items": [5]}, "items"),
+    ({"items": ["a"], "label_token_ids": [10 ** 6]}, "label_token_ids"), ({"query": 5, "items": ["a"]}, "query"),
+    ({"items": ["a"], "label_token_ids": None}, "label_token_ids"), ({"items": ["b " * 3000]}, "items")])
+def test_bad_scoring(server, fields, param):
+    r = server.post("/generative_scoring", {"query": "a", "label_token_ids": [5], **fields})
+    assert r.status == 400 and r.json["error"]["param"] == param, r.body

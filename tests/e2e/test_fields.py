@@ -8,7 +8,7 @@ from documented_fields import CHAT, FIELDS
 
 PATHS = {"CompletionRequest": "/v1/completions", "ChatCompletionRequest": "/v1/chat/completions",
          "EmbeddingRequest": "/v1/embeddings", "RerankRequest": "/rerank", "ScoreRequest": "/score",
-         "DecisionRequest": "/v1/decisions", "SystemOneRequest": "/v1/systemone",
+         "ScoringRequest": "/generative_scoring", "DecisionRequest": "/v1/decisions", "SystemOneRequest": "/v1/systemone",
          "PoolingRequest": "/pooling", "ResponsesRequest": "/v1/responses", "MessagesRequest": "/v1/messages",
          "CountTokensRequest": "/v1/messages/count_tokens", "NativeCompletionRequest": "/completion",
          "OllamaGenerateRequest": "/api/generate", "OllamaChatRequest": "/api/chat", "OllamaOptions": "/api/chat",
@@ -18,6 +18,7 @@ BASES = {"CompletionRequest": {"prompt": "Once upon", "max_tokens": 2},
          "ChatCompletionRequest": {"messages": CHAT, "max_tokens": 2}, "EmbeddingRequest": {"input": "Once upon"},
          "RerankRequest": {"query": "Once", "documents": ["Once upon", "a time"]},
          "PoolingRequest": {"input": "Once upon"},
+         "ScoringRequest": {"query": "Once", "items": [" upon", " a"], "label_token_ids": [5, 6]},
          "DecisionRequest": {"input": "Once", "questions": [{"type": "predicate", "instructions": "It ends."}]},
          "SystemOneRequest": {"state": "Once", "questions": {"a": {"type": "noul", "instructions": "It ends."}}},
          "ScoreRequest": {"text_1": "Once upon", "text_2": ["Once"]},
@@ -27,7 +28,7 @@ BASES = {"CompletionRequest": {"prompt": "Once upon", "max_tokens": 2},
          "OllamaGenerateRequest": {"prompt": "Once upon", "stream": False, "options": GREEDY},
          "OllamaChatRequest": {"messages": CHAT, "stream": False, "options": GREEDY}, "OllamaOptions": GREEDY,
          "OllamaEmbedRequest": {"input": "Once upon"}}
-POOLED = ("EmbeddingRequest", "RerankRequest", "ScoreRequest", "PoolingRequest", "DecisionRequest", "SystemOneRequest")
+POOLED = ("EmbeddingRequest", "RerankRequest", "ScoreRequest", "PoolingRequest", "DecisionRequest", "SystemOneRequest", "ScoringRequest")
 WITH = {  # what a field is of no use without
     "stream_options": {"stream": True}, "top_logprobs": {"logprobs": True}, "logprob_token_ids": {"logprobs": True}, "function_call": {"functions": [
         {"name": "f"}]}, "post_sampling_probs": {"n_probs": 1},

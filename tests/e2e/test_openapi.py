@@ -284,6 +284,7 @@ def test_answers_are_as_described(doc, server):
         "/v2/rerank": [{"query": "a", "documents": ["b"]}],
         "/v1/reranking": [{"query": "a", "documents": ["b"]}],
         "/score": [{"text_1": "a", "text_2": ["b", "c"]}],
+        "/generative_scoring": [{"query": "a", "items": ["b", [5]], "label_token_ids": [5, 6]}],
         "/v1/decisions": [{"input": "a", "questions": [
             {"type": "predicate", "instructions": "b"}, {"type": "choice", "name": "c", "instructions": "d",
                                                          "choices": [{"value": "e"}, {"value": True}]},

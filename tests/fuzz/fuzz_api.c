@@ -95,7 +95,8 @@ static const struct wire_format *wire_format_of(uint8_t byte)
                                              &wire_classify,
                                              &wire_pooling,
                                              &wire_openai_decisions,
-                                             &wire_systemone};
+                                             &wire_systemone,
+                                             &wire_generative_scoring};
 
     return all[(uint8_t)(byte - '0') % 64 % (sizeof(all) / sizeof(all[0]))];
 }

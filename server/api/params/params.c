@@ -359,6 +359,8 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
         return ERR_INVAL;
     if ((form & PARAMS_DECISIONS) != 0 && params_settle_decisions(p, e) < 0)
         return ERR_INVAL;
+    if (form == PARAMS_SCORING)
+        return params_settle_scoring(p, e);
     if (check_combinations(p, e) < 0)
         return ERR_INVAL;
     if (params_settle_lazy(p, e) < 0)
@@ -378,6 +380,7 @@ void params_release(struct params *p)
     mem_free(p->allowed);
     mem_free(p->bad_words);
     mem_free(p->top_ids);
+    mem_free(p->label_ids);
     mem_free(p->resume.tokens);
     buf_release(&p->prediction);
 }

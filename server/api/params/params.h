@@ -63,6 +63,7 @@ enum params_form { /* the wire format of a body */
     PARAMS_POOL = 1u << 17,
     PARAMS_DECIDE = 1u << 18,    /* OpenAI's /v1/decisions */
     PARAMS_SYSTEMONE = 1u << 19, /* TypeSafe's /v1/systemone */
+    PARAMS_SCORING = 1u << 20,   /* vLLM's /generative_scoring */
     PARAMS_DECISIONS = PARAMS_DECIDE | PARAMS_SYSTEMONE,
     PARAMS_PAIRS = PARAMS_RERANK | PARAMS_SCORE,
     PARAMS_NUMBERS = PARAMS_EMBED | PARAMS_POOL,
@@ -84,7 +85,7 @@ enum params_form { /* the wire format of a body */
     PARAMS_LLAMA_ORDER = PARAMS_LLAMA | PARAMS_OLLAMA_TEXTS, /* samplers in llama-server's order */
     PARAMS_POOLED = PARAMS_PAIRS | PARAMS_INPUTS | PARAMS_OLLAMA_VECTORS, /* generate no tokens */
     /* calls of many texts, which are posted as the queue has room, and never streamed */
-    PARAMS_MANY = PARAMS_POOLED | PARAMS_DECISIONS,
+    PARAMS_MANY = PARAMS_POOLED | PARAMS_DECISIONS | PARAMS_SCORING,
     PARAMS_NAMED = PARAMS_TEXT | PARAMS_CHAT | PARAMS_PAIRS | PARAMS_INPUTS, /* have request_id */
     PARAMS_EVERY = PARAMS_ALL | PARAMS_OLLAMA | PARAMS_MANY,
 };
@@ -200,7 +201,8 @@ struct params {
     bool has_content;    /* EMBED: the prompt is in `content`, llama-server's field */
     struct infill_spec infill;
     int32_t prompt_logprobs; /* alternatives for each prompt token; -1 = not scored */
-    /* PAIRS: a text, an object with the string `text`, or a list of these */
+    /* PAIRS: a text, an object with the string `text`, or a list of these. SCORING: a text or token
+     * ids, and a list of these */
     const cJSON *queries, *documents;
     uint32_t n_queries, n_documents;
     uint32_t top_n;      /* 0 = all */
@@ -240,6 +242,10 @@ struct params {
     bool forces_own_form; /* forced calls are written in the form of the model's family */
     bool parallel_tool_calls, add_generation_prompt, continue_final_message;
     struct decision_set decisions; /* DECISIONS */
+    int32_t *label_ids;   /* [n_label_ids] SCORING: the tokens to choose among; owned */
+    uint32_t n_label_ids;
+    bool item_first;      /* SCORING: items stand before the query */
+    bool over_all_tokens; /* SCORING: probabilities are shares of all tokens, not of the labels */
     /* RESPONSES */
     bool store, background;
     char previous_id[PARAMS_MAX_RESPONSE_ID + 1]; /* "" = none */

@@ -139,6 +139,9 @@ int params_settle_pairs(struct params *p, const struct params_limits *limits, st
 /* Number the prompts of the questions, and set what every decision needs: no thought, one token. */
 int params_settle_decisions(struct params *p, struct api_error *e);
 
+/* Check that /generative_scoring has all that it needs, and count its prompts. */
+int params_settle_scoring(struct params *p, struct api_error *e);
+
 /* Check the fields of a chat against each other. */
 int params_check_chat(const struct params *p, struct api_error *e);
 /* Constrain the answer to a call, if tool_choice forces one; tools and tool_choice were checked. */

@@ -121,6 +121,7 @@ extern const struct wire_format wire_cohere_rerank;      /* /v2/rerank: no strea
 extern const struct wire_format wire_classify;           /* /classify: no stream */
 extern const struct wire_format wire_pooling;            /* /pooling: no stream */
 extern const struct wire_format wire_score;              /* /score: no stream */
+extern const struct wire_format wire_generative_scoring; /* /generative_scoring: no stream */
 extern const struct wire_format wire_openai_decisions;   /* /v1/decisions: no stream */
 extern const struct wire_format wire_systemone;          /* /v1/systemone: no stream */
 extern const struct wire_format wire_llamacpp;           /* /completion */
