@@ -155,13 +155,14 @@ static uint32_t n_to_post(const struct completion *c)
 
 void completion_post(struct completion *c)
 {
+    const bool is_of_many = (c->api.request.params.form & PARAMS_MANY) != 0;
     const uint32_t first = c->n_posted, n = n_to_post(c);
 
     for (uint32_t i = first; i < first + n; i++) {
         struct request *r = c->api.request.requests[i];
 
         r->prefix_owner = prefix_owner_of(c, i);
-        if (r->prefix_owner != 0 || first > 0) /* it waits for prompts that are being computed */
+        if (r->prefix_owner != 0 || (i > 0 && is_of_many)) /* it waits for others of its call */
             r->queue_until_us = 0;
         c->choices[i].id = engine_client_register(c->api.engine, r, &c->client, i);
     }
