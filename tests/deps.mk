@@ -1,7 +1,7 @@
 # Debian packages that targets need. Missing ones are installed when that is allowed; otherwise the command is printed.
 DEB_BUILD := gcc libc6-dev pkg-config libgnutls28-dev libuv1-dev libcjson-dev libxxhash-dev \
              libinih-dev libunistring-dev libseccomp-dev libsqlite3-dev libcurl4-gnutls-dev libzmq3-dev libmsgpack-dev \
-             libhiredis-dev libncurses-dev ca-certificates patch
+             libhiredis-dev libncurses-dev zlib1g-dev libzstd-dev ca-certificates patch
 DEB_TEST  := $(DEB_BUILD) libcmocka-dev libpcre2-dev groff-base python3 python3-pytest python3-regex python3-jsonschema python3-jinja2 \
              python3-numpy python3-zmq python3-msgpack python3-yaml libopenblas0-serial python3-pytest-xdist prometheus haproxy \
              nginx-light libnginx-mod-http-lua openssl curl redis-server zsh fish python3-pyte
@@ -20,7 +20,7 @@ deps-page: ; @{ command -v npm && command -v chromium; } >/dev/null 2>&1 || sh t
 deps-mca: ; @sh tests/deps.sh llvm-19 gcc-aarch64-linux-gnu
 deps-arm64: ## the cross compiler for arm64, its packages in build/arm64/sysroot, and the emulator
 	@sh tests/deps.sh gcc-aarch64-linux-gnu pkg-config qemu-user mmdebstrap
-	@sh tests/arm64/sysroot.sh build/arm64/sysroot libc6-dev libgcc-s1 $(filter lib%-dev,$(DEB_TEST))
+	@sh tests/arm64/sysroot.sh build/arm64/sysroot libc6-dev libgcc-s1 $(filter lib%-dev zlib1g-dev,$(DEB_TEST))
 	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' deps-microhttpd
 deps-image: ; @sh tests/deps.sh mmdebstrap buildah
 deps-debian: ; @sh tests/deps.sh mmdebstrap curl python3-pytest

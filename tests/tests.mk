@@ -67,7 +67,7 @@ test-long: deps-test $(BUILD)/quire $(TOOLS) bare ## the end-to-end tests that m
 	@$(MAKE) --no-print-directory e2e-avx2 PYTEST='-m "isa and long"'
 
 bare: $(OBJ) $(BUILD)/server/main.o ## build/bare/quire, without the libraries that may be missing (WITHOUT='libcurl': without some)
-	@$(MAKE) --no-print-directory BUILD=build/bare SHARED=$(BUILD) WITHOUT='libseccomp sqlite3 libcurl libzmq hiredis ncursesw' build/bare/quire
+	@$(MAKE) --no-print-directory BUILD=build/bare SHARED=$(BUILD) WITHOUT='libseccomp sqlite3 libcurl libzmq hiredis ncursesw zlib libzstd' build/bare/quire
 	@$(MAKE) --no-print-directory BUILD=build/bare/no-screen SHARED=$(BUILD) OPTIONAL='server/top/%.c' WITHOUT=ncursesw build/bare/no-screen/quire
 
 # Most machines have no more than AVX2: what a test asks of a CPU must hold there.

@@ -12,6 +12,7 @@
 #include "core/json/json.h"
 #include "server/api/params/params.h"
 #include "server/auth/auth.h"
+#include "server/http/body_decoder.h"
 #include "server/http/http_call.h"
 
 #include <stdbool.h>
@@ -293,6 +294,8 @@ static void add_queries(struct buf *out, const char *route, enum http_methods me
 static void add_parameters(struct buf *out, size_t i, enum http_methods method)
 {
     buf_add_str(out, ",\"parameters\":[{\"$ref\":\"#/components/parameters/X-Request-Id\"}");
+    if (method == HTTP_POST && routes[i].body[0] != '\0')
+        buf_add_str(out, ",{\"$ref\":\"#/components/parameters/Content-Encoding\"}");
     if (takes_priority(routes[i].body))
         buf_add_str(out, ",{\"$ref\":\"#/components/parameters/X-Priority\"}"
                          ",{\"$ref\":\"#/components/parameters/x-llm-d-inference-objective\"}"
@@ -434,14 +437,26 @@ static void add_route(struct buf *out, bool *is_first, size_t i)
 
 /* ---- all of it ---- */
 
+/* Add the header that says how a body is compressed, and what this build decodes. */
+static void add_encodings(struct buf *out)
+{
+    const char *names = body_encoding_names();
+
+    add_openapi_text(out, "'Content-Encoding':{'name':'Content-Encoding','in':'header',"
+                          "'description':'How the body is compressed; this server decodes: ");
+    buf_add_str(out, names[0] != '\0' ? names : "identity");
+    add_openapi_text(out, ".','schema':{'type':'string'}},");
+}
+
 static void add_components(struct buf *out)
 {
+    add_openapi_text(out, "'components':{'securitySchemes':{"
+                          "'bearer':{'type':'http','scheme':'bearer'},"
+                          "'header':{'type':'apiKey','in':'header','name':'X-Api-Key'}},"
+                          "'parameters':{");
+    add_encodings(out);
     add_openapi_text(
-        out, "'components':{'securitySchemes':{"
-             "'bearer':{'type':'http','scheme':'bearer'},"
-             "'header':{'type':'apiKey','in':'header','name':'X-Api-Key'}},"
-             "'parameters':{"
-             "'X-Request-Id':{'name':'X-Request-Id','in':'header','description':'At most 128 "
+        out, "'X-Request-Id':{'name':'X-Request-Id','in':'header','description':'At most 128 "
              "visible characters, which the answer repeats.','schema':{'type':'string',"
              "'maxLength':128}},"
              "'X-Priority':{'name':'X-Priority','in':'header','description':'The same as the field "

@@ -117,15 +117,20 @@ void connection_rest(struct connection *cn)
     suspend_connection(cn);
 }
 
-/* True: the running callback has used up its time, and this connection continues in the loop's next
- * turn. */
+/* Continue with this connection in the loop's next turn. */
+static void put_connection_off(struct connection *cn)
+{
+    suspend_connection(cn);
+    list_unlink(&cn->woken);
+    list_push_back(&cn->group->woken, &cn->woken);
+}
+
+/* True: the running callback has used up its time, and this connection is put off. */
 static bool is_put_off(struct connection *cn)
 {
     if (!loop_guard_is_due(cn->group->opt.loop))
         return false;
-    suspend_connection(cn);
-    list_unlink(&cn->woken);
-    list_push_back(&cn->group->woken, &cn->woken);
+    put_connection_off(cn);
     return true;
 }
 
@@ -334,22 +339,44 @@ static bool begin_exchange(struct connection *cn, const char *method, const char
     return head_must_answer_now(cn->call) ? refuse_now(cn) : true;
 }
 
+/* True: more of the body is taken only after the route has resumed the client, or in the loop's
+ * next turn. */
+static bool is_body_delayed(struct connection *cn)
+{
+    if (cn->call->is_paused)
+        suspend_connection(cn);
+    else if (cn->call->has_more)
+        put_connection_off(cn);
+    return cn->is_suspended;
+}
+
 /* Take bytes of the body. libmicrohttpd passes the next chunk even to a connection that has just
  * been suspended, and passes bytes that were not taken again. A body that is far too large is
  * answered at once. */
 static bool take_body(struct connection *cn, const char *bytes, size_t *n)
 {
-    const size_t taken = *n;
+    const size_t given = *n;
+    int rc;
 
     if (cn->is_suspended || is_put_off(cn))
         return true;
-    *n = 0;
-    cn->n_moved += taken;
-    if (exchange_receive(cn->call, bytes, taken) < 0)
+    rc = exchange_receive(cn->call, bytes, n);
+    cn->n_moved += given - *n;
+    if (rc < 0)
         answer_now(cn);
-    else if (cn->call->is_paused)
-        suspend_connection(cn);
+    else
+        is_body_delayed(cn);
     return true;
+}
+
+/* Called when libmicrohttpd has passed the whole body. True: it is not decoded yet, or its route
+ * has not taken it. */
+static bool is_body_open(struct connection *cn)
+{
+    if (cn->is_suspended || cn->call->is_paused || is_put_off(cn))
+        return true;
+    exchange_finish_body(cn->call);
+    return is_body_delayed(cn);
 }
 
 static bool end_request(struct connection *cn)
@@ -376,7 +403,7 @@ static bool go_on_with_request(struct connection *cn, const char *method, const 
     case CONNECTION_BODY:
         if (*n > 0)
             return take_body(cn, bytes, n);
-        return cn->call->is_paused || is_put_off(cn) || end_request(cn);
+        return is_body_open(cn) || end_request(cn);
     case CONNECTION_ANSWERING:
         return go_on_answering(cn);
     case CONNECTION_LINGERING:

@@ -5,6 +5,10 @@
  * calls the functions here in the order of exchange.h; handlers use it through http_call.c. `state`
  * decides what may still happen: only CALL_RECEIVING takes a body, and a refusal during it discards
  * the rest.
+ *
+ * An encoded body is decoded as it comes. A small piece may expand enormously: one call decodes at
+ * most DECODED_AT_ONCE bytes and leaves the rest, in the client's buffer or in the decoder, to the
+ * loop's next turn (`has_more`). All limits count decoded bytes.
  */
 #include "server/http/exchange.h"
 
@@ -14,6 +18,7 @@
 #include "core/base/log.h"
 #include "core/base/mem.h"
 #include "server/http/access_log.h"
+#include "server/http/body_decoder.h"
 #include "server/process/loop_guard.h"
 
 #include <assert.h>
@@ -31,6 +36,10 @@
 #define ID_BYTES 8
 /* Most bytes of a body that its route receives in pieces and has not taken yet. */
 #define MAX_PIECE ((size_t)1 << 20)
+/* Bytes after which one call stops to decode a body, and bytes that are decoded before the limits
+ * are checked again. */
+#define DECODED_AT_ONCE ((size_t)256 << 10)
+#define DECODED_PIECE ((size_t)16 << 10)
 
 const struct http_route *exchange_route(const struct http_call *c)
 {
@@ -126,7 +135,7 @@ struct http_call *exchange_create(struct http_shared *h, void *client, void (*wa
 
 void exchange_hold_memory(struct http_call *c)
 {
-    const uint64_t now = c->n_kept + c->out.cap;
+    const uint64_t now = c->n_kept + c->n_decoder + c->out.cap;
 
     http_hold(c->http, (int64_t)(now - c->n_held), false);
     c->n_held = now;
@@ -160,6 +169,15 @@ static void tell_handler_gone(struct http_call *c)
         gone(c->gone_ud);
 }
 
+static void drop_decoder(struct http_call *c)
+{
+    body_decoder_destroy(c->decoder);
+    c->decoder = NULL;
+    c->encoding = NULL;
+    c->n_decoder = 0;
+    exchange_hold_memory(c);
+}
+
 /* Count and log the exchange, and free it. Status 499: the client disconnected before there was an
  * answer (nginx's number). */
 void exchange_end(struct http_call *c)
@@ -176,7 +194,7 @@ void exchange_end(struct http_call *c)
     buf_release(&c->body);
     buf_release(&c->out);
     c->n_kept = 0;
-    exchange_hold_memory(c);
+    drop_decoder(c);
     c->http->n_page_bytes -= c->n_page;
     exchange_drop_owner(c);
     mem_free(c->query);
@@ -192,6 +210,7 @@ void exchange_refuse(struct http_call *c, int status, const char *code, const ch
     tell_handler_gone(c); /* a handler may have begun to receive the body */
     api_error_set(&e, status, NULL, code, "%s", message);
     c->is_discarding = true;
+    drop_decoder(c);
     exchange_answer_error(c, &e);
 }
 
@@ -217,50 +236,159 @@ void exchange_refuse_body(struct http_call *c)
     exchange_refuse(c, 413, NULL, why);
 }
 
-static void pass_body_on(struct http_call *c, const struct http_route *route)
+static bool is_in_pieces(const struct http_call *c)
+{
+    const struct http_route *route = exchange_route(c);
+
+    return route != NULL && route->receive != NULL;
+}
+
+/* True: the body's bytes are kept. A refused body is discarded, and a GET's is read and dropped. */
+static bool is_body_kept(const struct http_call *c)
+{
+    const struct http_route *route = exchange_route(c);
+
+    return !c->is_discarding && c->state == CALL_RECEIVING &&
+           (route == NULL || (route->methods & HTTP_GET) == 0 || http_call_is(c, HTTP_POST));
+}
+
+/* Pass the bytes that have come to a route that receives its body in pieces. */
+static void pass_body_on(struct http_call *c)
 {
     const struct http_options *o = &c->http->opt;
 
-    if (c->n_received > o->max_upload)
-        exchange_refuse_body(c);
-    else
-        route->receive(o->ud, c);
+    if (!is_in_pieces(c))
+        return;
+    exchange_route(c)->receive(o->ud, c);
     c->is_discarding = c->state != CALL_RECEIVING;
 }
 
-/* Take bytes of the body. A GET's body is read and dropped. */
-int exchange_receive(struct http_call *c, const char *bytes, size_t n)
+/* Count n bytes more of a body or its decoder. False: there is no room, and the request is
+ * refused. */
+static bool hold_more(struct http_call *c, uint64_t n)
+{
+    if (!http_hold(c->http, (int64_t)n, true)) {
+        exchange_refuse(c, 429, "request_memory",
+                        "the memory for requests (request_memory) is in use");
+        return false;
+    }
+    c->n_held += n;
+    return true;
+}
+
+/* Keep bytes of the body. False: the request is refused. */
+static bool keep_body(struct http_call *c, const char *bytes, size_t n)
 {
     const uint64_t max = exchange_max_body(c);
-    const struct http_route *route = exchange_route(c);
 
-    c->n_received += n;
-    if (c->n_received / DISCARD_FACTOR > max) {
+    if (!hold_more(c, n))
+        return false;
+    c->n_kept += n;
+    c->n_body += n;
+    c->body.max = is_in_pieces(c) ? MAX_PIECE : max;
+    if (c->n_body > max || (buf_add(&c->body, bytes, n) < 0 && c->body.err == ERR_LIMIT))
+        exchange_refuse_body(c);
+    else if (c->body.err < 0)
+        exchange_refuse(c, 503, NULL, "there is no memory for the request's body");
+    else
+        return true;
+    return false;
+}
+
+/* ---- an encoded body ---- */
+
+static void refuse_encoded(struct http_call *c, int err)
+{
+    char why[300];
+
+    body_decoder_explain(c->decoder, err, why, sizeof(why));
+    exchange_refuse(c, err == ERR_NOMEM ? 503 : 400, NULL, why);
+}
+
+/* Create the decoder with the body's first bytes, so that a head alone costs no memory. False:
+ * there is none, and the request is refused. */
+static bool begin_decoder(struct http_call *c)
+{
+    if (c->decoder == NULL)
+        c->decoder = body_decoder_create(c->encoding);
+    if (c->decoder == NULL)
+        exchange_refuse(c, 503, NULL, "there is no memory to decode the request's body");
+    return c->decoder != NULL;
+}
+
+/* Decode and keep up to DECODED_PIECE bytes; *n_out: their number. False: the request is refused:
+ * as too large, if bytes before damaged ones already are. */
+static bool decode_piece(struct http_call *c, const char **in, const char *end, size_t *n_out)
+{
+    char out[DECODED_PIECE];
+    const int err = body_decoder_read(c->decoder, in, end, out, sizeof(out), n_out);
+    const uint64_t before = c->n_decoder, now = body_decoder_bytes(c->decoder);
+
+    if (now > before && !hold_more(c, now - before))
+        return false;
+    c->n_decoder = now;
+    exchange_hold_memory(c);
+    if (*n_out > 0 && !keep_body(c, out, *n_out))
+        return false;
+    if (err < 0)
+        refuse_encoded(c, err);
+    return err == 0;
+}
+
+/* Decode bytes of the body, and keep or pass on what they become. Returns the number of bytes that
+ * were not taken. */
+static size_t decode_body(struct http_call *c, const char *bytes, size_t n)
+{
+    const char *in = bytes, *end = bytes + n;
+    size_t n_out = DECODED_PIECE, sum = 0;
+
+    if (!begin_decoder(c))
+        return 0;
+    for (; n_out == DECODED_PIECE && sum < DECODED_AT_ONCE; sum += n_out)
+        if (!decode_piece(c, &in, end, &n_out))
+            return 0;
+    c->has_more = n_out == DECODED_PIECE;
+    if (sum > 0)
+        pass_body_on(c);
+    return (size_t)(end - in);
+}
+
+/* Take bytes of the body. */
+int exchange_receive(struct http_call *c, const char *bytes, size_t *n)
+{
+    const size_t given = *n;
+
+    *n = 0;
+    c->has_more = false;
+    c->n_received += given;
+    if (c->n_received / DISCARD_FACTOR > exchange_max_body(c)) {
         if (c->state == CALL_RECEIVING) /* the handler may have answered already */
             exchange_refuse_body(c);
         return ERR_LIMIT;
     }
-    if (c->is_discarding || c->state != CALL_RECEIVING ||
-        (route != NULL && (route->methods & HTTP_GET) != 0 && !http_call_is(c, HTTP_POST)))
+    if (!is_body_kept(c))
         return 0;
-    if (!http_hold(c->http, (int64_t)n, true)) {
-        exchange_refuse(c, 429, "request_memory",
-                        "the memory for requests (request_memory) is in use");
-        return 0;
+    if (c->encoding != NULL) {
+        *n = decode_body(c, bytes, given);
+        c->n_received -= *n;
+    } else if (keep_body(c, bytes, given)) {
+        pass_body_on(c);
     }
-    c->n_kept += n;
-    c->n_held += n;
-    if (route != NULL && route->receive != NULL)
-        c->body.max = MAX_PIECE;
-    else
-        c->body.max = max;
-    if (buf_add(&c->body, bytes, n) < 0 && c->body.err == ERR_LIMIT)
-        exchange_refuse_body(c);
-    else if (c->body.err < 0)
-        exchange_refuse(c, 503, NULL, "there is no memory for the request's body");
-    else if (route != NULL && route->receive != NULL)
-        pass_body_on(c, route);
     return 0;
+}
+
+void exchange_finish_body(struct http_call *c)
+{
+    c->has_more = false;
+    if (c->encoding == NULL || !is_body_kept(c))
+        return;
+    decode_body(c, "", 0);
+    if (c->has_more || c->is_paused || !is_body_kept(c))
+        return;
+    if (body_decoder_end(c->decoder) < 0)
+        refuse_encoded(c, ERR_FORMAT);
+    else
+        drop_decoder(c);
 }
 
 void exchange_dispatch(struct http_call *c)

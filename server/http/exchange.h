@@ -47,6 +47,7 @@ struct http_call {
     bool is_discarding; /* the rest of the body is thrown away: it was refused */
     bool closes;        /* the connection ends with the answer */
     bool is_paused;     /* the client is not read until http_call_resume() */
+    bool has_more;      /* bytes of an encoded body are decoded in the loop's next turn */
     int status;
     void (*render_error)(const struct api_error *e, struct buf *out); /* renders errors; NULL: the
                                                                        * route's function does */
@@ -57,8 +58,12 @@ struct http_call {
     size_t n_query;
     struct buf body, out;
     size_t out_pos;      /* bytes of `out` that were passed to the connection */
-    uint64_t n_received; /* body bytes so far, kept or not */
+    const struct body_encoding *encoding; /* of the body; NULL: it has none, or was decoded */
+    struct body_decoder *decoder; /* NULL until the first bytes of an encoded body */
+    uint64_t n_received; /* body bytes so far as they were sent, kept or not */
+    uint64_t n_body;     /* body bytes that were kept so far, decoded */
     uint64_t n_kept;     /* body bytes in memory */
+    uint64_t n_decoder;  /* bytes of the decoder */
     uint64_t n_held;     /* bytes that http_hold() has counted */
     uint64_t n_page;     /* a page's bytes, until the exchange ends (http_call_reply_page()) */
     uint64_t n_sent;     /* bytes of the answer's body that were sent */
@@ -88,12 +93,17 @@ void exchange_end(struct http_call *c);
  * the client gets the error, and the rest of the body is discarded. */
 void exchange_refuse(struct http_call *c, int status, const char *code, const char *message);
 
-/* Return the most bytes that the body may have; refuse a body that has more. */
+/* Return the most bytes that the body may have, decoded; refuse a body that has more. */
 uint64_t exchange_max_body(const struct http_call *c);
 void exchange_refuse_body(struct http_call *c);
-/* Take a piece of the body. Negative: the body is so much too large that the answer must not wait
- * for its end. */
-int exchange_receive(struct http_call *c, const char *bytes, size_t n);
+/* Take a piece of the body. *n becomes the number of its last bytes that were not taken, because
+ * one call decodes a bounded number of bytes: the caller passes them again in the loop's next turn.
+ * Negative: the body is so much too large that the answer must not wait for its end. */
+int exchange_receive(struct http_call *c, const char *bytes, size_t *n);
+/* Called when the last piece was taken: decode what is left of the body, and check that it is
+ * whole. If `has_more` or `is_paused` is set afterwards, the caller calls again: in the loop's next
+ * turn, or after http_call_resume(). */
+void exchange_finish_body(struct http_call *c);
 
 /* Called when the request is complete: call the route's handler, which answers now or later. */
 void exchange_dispatch(struct http_call *c);

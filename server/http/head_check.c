@@ -9,6 +9,7 @@
 
 #include "config/hosts.h"
 #include "config/origins.h"
+#include "server/http/body_decoder.h"
 #include "server/http/cors.h"
 #include "server/http/exchange.h"
 #include "server/http/http_grammar.h"
@@ -257,11 +258,55 @@ static bool is_type_taken(const struct http_call *c, const struct http_route *ro
     return (type == NULL || route->takes_any_type) && !is_from_page(c);
 }
 
-static bool is_coded(const struct http_call *c)
+/* Return the encoding of the body, or NULL: it has none. */
+static const char *encoding_name(const struct http_call *c)
 {
-    const char *coding = http_request_field(&c->request, "Content-Encoding");
+    const char *name = http_request_field(&c->request, "Content-Encoding");
 
-    return coding != NULL && coding[0] != '\0' && strcasecmp(coding, "identity") != 0;
+    return name != NULL && name[0] != '\0' && strcasecmp(name, "identity") != 0 ? name : NULL;
+}
+
+/* True: by its Content-Length the body is too long. That of an encoded body counts compressed
+ * bytes: only one that is discarded in any case is refused before it is decoded. */
+static bool is_too_long(const struct http_call *c)
+{
+    const uint64_t length = c->request.length;
+
+    return (encoding_name(c) != NULL ? length / DISCARD_FACTOR : length) > exchange_max_body(c);
+}
+
+static void refuse_encoding(struct http_call *c)
+{
+    const char *names = body_encoding_names(), *name = encoding_name(c);
+    char text[300];
+
+    if (names[0] != '\0')
+        snprintf(text, sizeof(text),
+                 "Content-Encoding '%.60s' is not supported: send the body with one of the "
+                 "encodings %s, or uncompressed",
+                 name, names);
+    else
+        snprintf(text, sizeof(text),
+                 "Content-Encoding '%.60s' is not supported, because this program was built "
+                 "without zlib and libzstd: send the body uncompressed",
+                 name);
+    http_call_set_header(c, "Accept-Encoding", names[0] != '\0' ? names : "identity");
+    exchange_refuse(c, 415, NULL, text);
+}
+
+/* Find the decoder for the body. False: there is none, and the request is refused. */
+static bool check_encoding(struct http_call *c)
+{
+    const char *name = encoding_name(c);
+    const struct body_encoding *encoding = name != NULL ? body_encoding_find(name) : NULL;
+
+    if (name != NULL && encoding == NULL) {
+        refuse_encoding(c);
+        return false;
+    }
+    if (http_request_has_body(&c->request))
+        c->encoding = encoding;
+    return true;
 }
 
 static void answer_for_all(struct http_call *c)
@@ -304,12 +349,10 @@ static void check_route(struct http_call *c, const char *method, bool is_reserve
         refuse_path(c, is_found ? route : NULL);
     } else if (o->admit(o->ud, c, route->flags) < 0) {
         c->is_discarding = true;
-    } else if (c->request.length > exchange_max_body(c)) {
+    } else if (is_too_long(c)) {
         exchange_refuse_body(c);
-    } else if (is_post && is_coded(c)) {
-        http_call_set_header(c, "Accept-Encoding", "identity");
-        exchange_refuse(c, 415, NULL,
-                        "encoded bodies are not supported: Content-Encoding must be identity");
+    } else if (is_post && !check_encoding(c)) {
+        return;
     } else if (route->methods == HTTP_POST && !is_type_taken(c, route)) {
         exchange_refuse(c, 415, NULL, "the content type must be application/json");
     }

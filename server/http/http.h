@@ -18,9 +18,9 @@
  *
  * Thread: the loop's. Written bytes are sent before the loop sleeps again.
  * Memory: per connection HTTP_CONNECTION_BYTES; with a request 7 KiB and a body of at most
- *         max_body, and the unsent answer: one reply, or a stream's backlog, which ends the stream
- *         once it exceeds HTTP_MAX_BACKLOG, and 16 KiB while a larger answer is sent. GnuTLS takes
- *         some 40 KiB more for a TLS connection.
+ *         max_body, its decoder (body_decoder.h), and the unsent answer: one reply, or a stream's
+ *         backlog, which ends the stream once it exceeds HTTP_MAX_BACKLOG, and 16 KiB while a
+ *         larger answer is sent. GnuTLS takes some 40 KiB more for a TLS connection.
  */
 #ifndef SERVER_HTTP_HTTP_H
 #define SERVER_HTTP_HTTP_H

@@ -159,12 +159,13 @@ static int make_local_request(struct local_call *c, const struct local_request *
 static void dispatch_call(struct http_call *call, const struct local_request *r)
 {
     const struct http_options *o = &call->http->opt;
+    size_t n = r->body->len;
 
     if (r->owner != NULL)
         http_call_set_owner(call, r->owner, r->release_owner, r->owner_name);
     if (o->admit(o->ud, call, o->routes[call->route].flags) < 0)
         return;
-    exchange_receive(call, r->body->data, r->body->len);
+    exchange_receive(call, r->body->data, &n);
     exchange_dispatch(call);
 }
 

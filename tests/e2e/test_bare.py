@@ -85,6 +85,18 @@ def test_settings_that_need_a_library(tmp_path):
         assert done.returncode != 0 and words in done.stderr, done.stderr
 
 
+def test_compressed_bodies():
+    s = Server(binary=BARE)
+    try:
+        for encoding in ("gzip", "deflate", "zstd"):
+            r = s.request("POST", "/tokenize", b"x", {"Content-Encoding": encoding})
+            assert r.status == 415 and r.headers["Accept-Encoding"] == "identity"
+            message = r.json["error"]["message"]
+            assert f"Content-Encoding '{encoding}'" in message and "built without zlib and libzstd" in message
+    finally:
+        assert s.stop() == 0
+
+
 def test_a_batch_needs_no_library(tmp_path):
     (tmp_path / "in.jsonl").write_bytes(lines_of([line("a", {"prompt": "Once", "max_tokens": 3})]))
     done = run("batch", f"{tmp_path}/in.jsonl", "-o", f"{tmp_path}/out.jsonl")

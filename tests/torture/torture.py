@@ -8,6 +8,7 @@ The numbers that say what fails lie in a file that the server has mapped: see st
 and struct control (fail_syscalls.c).
 """
 import errno
+import gzip
 import mmap
 import os
 import random
@@ -37,6 +38,7 @@ SEARCHED = {"input": [{"role": "user", "content": "Once"}, {"type": "tool_search
                       {"type": "tool_search_output", "call_id": "c", "tools": [
                           {"type": "namespace", "name": "a", "description": "Things.", "tools": [FUNCTION]}, {"type": "web_search"}]}],
             "tools": [{"type": "tool_search", "execution": "client"}, FUNCTION], "max_output_tokens": 4}
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 REQUESTS = [  # one of each endpoint, and of what takes other ways through it
     ("GET", "/health", None), ("GET", "/ready", None), ("GET", "/metrics", None), ("GET", "/version", None),
     ("GET", "/openapi.json", None), ("GET", "/v1/models", None), ("GET", "/props", None), ("GET", "/slots", None),
@@ -68,6 +70,8 @@ REQUESTS = [  # one of each endpoint, and of what takes other ways through it
             {"type": "input_json", "data": {"a": 1}}], "choices": [{"value": "a"}, {"value": True, "description": "b"}]}]}),
     ("POST", "/v1/systemone", {"state": {"a": 1}, "questions": {"b": {"type": "score", "criteria": ["c", {"d": 2}]}}}),
     ("POST", "/v1/completions", "no JSON {"),
+    ("POST", "/tokenize", gzip.compress(b'{"content": "Once upon a time"}')),
+    ("POST", "/tokenize", ZSTD_MAGIC + bytes([0, 13 << 3, 15 << 3 | 1, 0, 0]) + b'{"content":"a"}'),  # a window of 8 MiB
 ]
 
 
@@ -162,8 +166,9 @@ class Fallen(AssertionError):
 
 def attempt(server, method, path, body, timeout=60):
     """One request; what came of it in a word. An exchange that is cut off is allowed, one that hangs is not."""
+    headers = {**JSON, "Content-Encoding": "zstd" if body.startswith(ZSTD_MAGIC) else "gzip"} if isinstance(body, bytes) else JSON
     try:
-        r = server.request(method, path, body if not isinstance(body, str) else body.encode(), JSON, timeout=timeout)
+        r = server.request(method, path, body if not isinstance(body, str) else body.encode(), headers, timeout=timeout)
         return r.status
     except TimeoutError as e:
         raise Fallen(f"no answer to {method} {path} in {timeout} s") from e
