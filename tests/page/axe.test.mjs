@@ -55,6 +55,10 @@ for (const dark of [false, true])
       await page.click(".key summary");
       await check(page, `${kind}-key`);
       await page.click(".key summary");
+      await page.click("nav a[href='#decide']");
+      await page.waitForSelector("#decide-input");
+      await page.select("#question-kind-1", "choice");
+      await check(page, `${kind}-decide`);
       await page.click("nav a[href='#raw']");
       await page.waitForSelector(".raw button.primary");
       await page.click(".raw button.primary");

@@ -134,6 +134,29 @@ test("a raw completion shows how likely its tokens were", async () => {
   await page.done();
 });
 
+test("a decision shows a bar for each option", async () => {
+  const page = await openPage(browser, quire.url);
+  await page.click("nav a[href='#decide']");
+  await page.waitForSelector("#decide-input");
+  await page.type("#decide-input", "The bear slept.");
+  await page.type("#question-text-1", "It slept.");
+  await page.click(".decide form > button[type=button]");
+  await page.select("#question-kind-2", "choice");
+  await page.type("#question-text-2", "Who?");
+  await page.type("#question-options-2", "bear - a large animal\nbird\n");
+  await page.click(".decide button.primary");
+  await page.waitForFunction(() => document.querySelectorAll(".answers meter").length === 4);
+  await shoot(page, "decide");
+  const shares = await page.$$eval(".answers meter", (list) => list.map((n) => n.value));
+  assert.ok(Math.abs(shares[0] + shares[1] - 1) < 1e-4 && Math.abs(shares[2] + shares[3] - 1) < 1e-4);
+  assert.match(await textOf(page, ".answers"), /bear[^]*Confidence|Confidence[^]*bear/);
+  await page.$eval("#question-options-2", (n) => { n.value = "bear"; });
+  await page.click(".decide button.primary");
+  await page.waitForSelector(".decide [role=alert]");
+  assert.match(await textOf(page, ".decide [role=alert]"), /2 to 255 options/);
+  await page.done();
+});
+
 test("the view of what the server is doing", async () => {
   const page = await openPage(browser, quire.url);
   await set(page, { max_tokens: 900 });
@@ -153,7 +176,7 @@ test("360 pixels are enough: nothing is wider than the screen", async () => {
   await typeAndSend(page, "a".repeat(200));
   await finished(page);
   await shoot(page, "narrow-chat");
-  for (const view of ["chat", "raw", "activity"]) {
+  for (const view of ["chat", "raw", "decide", "activity"]) {
     await page.click(`nav a[href='#${view}']`);
     await page.waitForSelector(`section.${view}`);
     if (view === "activity") await page.waitForSelector(".drawing");

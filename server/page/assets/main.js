@@ -2,6 +2,7 @@
 import { Activity } from "./activity.js";
 import { adviceOf, isKeyKept, key, setKey } from "./api.js";
 import { Chat } from "./chat.js";
+import { Decide } from "./decide.js";
 import { el, store, stored } from "./dom.js";
 import { Models } from "./models.js";
 import { Raw } from "./raw.js";
@@ -11,7 +12,7 @@ const AGAIN_MS = 3000; // while the server loads, or asks for a wait
 
 const byId = (id) => document.getElementById(id);
 const models = new Models();
-const views = { chat: new Chat(models), raw: new Raw(models), activity: new Activity(models) };
+const views = { chat: new Chat(models), raw: new Raw(models), decide: new Decide(models), activity: new Activity(models) };
 const state = el("div", { class: "state" });
 let timer = 0;
 
