@@ -25,7 +25,9 @@
 #include "server/kv_events/kv_event_publisher.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define JSON "application/json"
 #define OPENAPI_MAX_TEXT ((size_t)1 << 20)
@@ -38,9 +40,9 @@
 #define METRICS_ALWAYS_TOLD ((size_t)256 << 10)
 /* Most bytes of all names of a model's adapters. */
 #define MAX_ADAPTER_NAMES ((size_t)ADAPTER_SET_MAX * (ADAPTER_SET_MAX_NAME + 1) + 1)
-/* Most bytes of the list of models: the most models with ADAPTER_SET_MAX adapters each, some 700
+/* Most bytes of the list of models: the most models with ADAPTER_SET_MAX adapters each, some 1,000
  * bytes for each adapter. */
-#define MAX_MODELS ((size_t)128 << 20)
+#define MAX_MODELS ((size_t)256 << 20)
 
 static void reply_info(struct http_call *call, struct buf *body)
 {
@@ -314,6 +316,74 @@ static void add_adapters(struct buf *b, const struct server_model *m)
     }
 }
 
+/* ---- TypeSafe's list, beside OpenAI's ---- */
+
+/* Add the last member, a day in UTC, and close the object. */
+static void add_release_date(struct buf *b, int64_t unix_s)
+{
+    const time_t when = (time_t)unix_s;
+    char text[16] = "";
+    struct tm t;
+
+    if (gmtime_r(&when, &t) != NULL)
+        strftime(text, sizeof(text), "%Y-%m-%d", &t);
+    buf_printf(b, ",\"release_date\":\"%s\"}", text);
+}
+
+/* Add what the model is, like "llama, Q4_0, 15.2 M parameters": known once it has been loaded. */
+static void add_what(struct buf *b, const struct server_model *m)
+{
+    char text[256];
+
+    if (m->arch[0] == '\0')
+        snprintf(text, sizeof(text), "not loaded yet");
+    else
+        snprintf(text, sizeof(text), "%s, %s, %.1f M parameters", m->arch, m->ftype,
+                 (double)m->n_params / 1e6);
+    json_add_cstring(b, text);
+}
+
+/* The release date is the day of the model's file; if that is not known, the day on which the
+ * server began to offer the model. */
+static void add_named_model(struct buf *b, const struct server_model *m)
+{
+    buf_add_str(b, "{\"name\":");
+    json_add_cstring(b, m->id);
+    buf_add_str(b, ",\"description\":");
+    add_what(b, m);
+    add_release_date(b, m->file_time != 0 ? m->file_time : m->created);
+}
+
+static void add_named_adapter(struct buf *b, const struct server_model *m,
+                              const struct adapter_info *a)
+{
+    char text[512];
+
+    buf_add_str(b, ",{\"name\":");
+    json_add_cstring(b, a->name);
+    buf_add_str(b, ",\"description\":");
+    snprintf(text, sizeof(text), "an adapter of %s", m->id);
+    json_add_cstring(b, text);
+    add_release_date(b, a->created);
+}
+
+/* Add the list in the order of `data`, because clients of llama-server, whose page has both lists
+ * too, take the entries at the same place for the same model. */
+static void add_named_models(struct buf *b, const struct server_model *const *models, uint32_t n)
+{
+    buf_add_str(b, ",\"models\":[");
+    for (uint32_t i = 0; i < n; i++) {
+        struct adapter_info a;
+
+        if (i > 0)
+            buf_add_char(b, ',');
+        add_named_model(b, models[i]);
+        for (uint32_t from = 0; adapter_set_next(models[i]->adapters, from, &a); from = a.id + 1)
+            add_named_adapter(b, models[i], &a);
+    }
+    buf_add_char(b, ']');
+}
+
 void info_models(struct http_call *call, const struct server_model *const *models, uint32_t n)
 {
     struct buf b;
@@ -326,7 +396,9 @@ void info_models(struct http_call *call, const struct server_model *const *model
         add_info_model(&b, models[i]);
         add_adapters(&b, models[i]);
     }
-    buf_add_str(&b, "]}");
+    buf_add_char(&b, ']');
+    add_named_models(&b, models, n);
+    buf_add_char(&b, '}');
     reply_info(call, &b);
 }
 

@@ -49,6 +49,7 @@ void info_props(const struct server_model *m, struct http_call *call);
  * 501. */
 void info_post_props(bool is_taken, struct http_call *call);
 void info_openapi(struct http_call *call);
+/* Answer GET /v1/models: OpenAI's list `data`, and TypeSafe's `models` in the same order. */
 void info_models(struct http_call *call, const struct server_model *const *models, uint32_t n);
 /* Answer with the model, or with its adapter of that name. */
 void info_model(struct http_call *call, const struct server_model *m, const char *name);

@@ -57,7 +57,8 @@ struct server_model { /* a served model; what it points to is borrowed */
     bool is_pinned;          /* it is not unloaded for another model, nor when it is idle */
     bool stays;              /* it cannot be unloaded */
     const char *adapter_list; /* adapters of the settings, NAME=PATH with commas between */
-    int64_t created;          /* Unix seconds */
+    int64_t created;          /* Unix seconds at which the server began to offer it */
+    int64_t file_time;        /* Unix seconds of its file's last change; 0: not known */
     /* The state at this moment, for pages about models: model_set_tell(). */
     const char *state;   /* the state in llama-server's words; NULL: not filled in */
     const char *failure; /* reason for which it could not be loaded; NULL: it did not fail */

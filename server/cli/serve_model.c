@@ -34,6 +34,7 @@
 #include "server/api/chat/chat.h"
 #include "server/api/constraint/constraint_cache.h"
 #include "server/cli/low_priority.h"
+#include "server/cli/model_files.h"
 #include "server/cli/receipt_origin.h"
 #include "server/engine_io/block_store.h"
 #include "server/engine_io/store_place.h"
@@ -91,6 +92,7 @@ static struct server_model info_before(const struct served *m)
         .stays = m->publisher != NULL,
         .adapter_list = c->adapters,
         .created = (int64_t)time(NULL),
+        .file_time = m->file_time,
         .arch = "",
         .ftype = "",
         .kv_type = "",
@@ -225,9 +227,13 @@ static int fetch_adapters(struct config *c, hub_find_fn *find, char *err, size_t
 int served_settings_read(struct served_settings *out, const struct config *c, uint32_t i,
                          hub_find_fn *find, char *err, size_t err_len)
 {
+    struct model_item item;
+
     *out = (struct served_settings){0};
     if (config_model(&out->config, c, i, err, err_len) < 0)
         return EXIT_FAILED; /* no memory */
+    models_get(out->config.model, 0, &item);
+    out->file_time = model_files_time(item.path);
     if (fetch_adapters(&out->config, find, err, err_len) == 0 &&
         instance_draft_fetch(&out->config, find, err, err_len) == 0 &&
         read_request_defaults(&out->defaults, &out->config, err, err_len) == 0)
@@ -258,6 +264,7 @@ static void take_settings(struct served *m, struct served_settings *from)
 {
     m->config = from->config;
     m->defaults = from->defaults;
+    m->file_time = from->file_time;
     *from = (struct served_settings){0};
     served_refresh(m);
 }

@@ -28,6 +28,7 @@ struct store_place;
 struct served_settings {
     struct config config;
     struct request_defaults defaults;
+    int64_t file_time; /* model_files_time() */
 };
 
 struct served {           /* zero is empty */
@@ -37,6 +38,7 @@ struct served {           /* zero is empty */
     struct instance_draft draft;
     struct chat *chat;
     struct request_defaults defaults;
+    int64_t file_time; /* model_files_time() when the settings were read */
     struct constraint_cache *constraint_cache;
     struct adapter_set *adapters; /* NULL: none in the settings */
     struct journal *journal;

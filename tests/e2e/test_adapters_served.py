@@ -78,6 +78,10 @@ def test_answers_call_the_model_by_its_name(served, texts):
 def test_models_page(served):
     cards = served.get("/v1/models").json["data"]
     assert [(c["id"], c["parent"]) for c in cards] == [("quire-demo", None)] + [(f"a{i}", "quire-demo") for i in range(8)]
+    listed = served.get("/v1/models").json["models"]
+    assert [m["name"] for m in listed] == [c["id"] for c in cards]
+    assert {m["description"] for m in listed[1:]} == {"an adapter of quire-demo"}
+    assert [m["release_date"] for m in listed[1:]] == [time.strftime("%Y-%m-%d", time.gmtime(c["created"])) for c in cards[1:]]
     assert served.get("/v1/models/a3").json == cards[4]
     assert served.get("/v1/models/a9").status == 404
 

@@ -1,9 +1,11 @@
 """Everything that is not a completion."""
+import os
 import re
+import time
 
 import pytest
 
-from quire import check_prometheus, serve_in_vain
+from quire import BIN, check_prometheus, make_model, serve_in_vain
 
 
 def test_health(server):
@@ -59,6 +61,33 @@ def test_models(server):
     assert m["max_model_len"] > 0 and m["root"] == m["id"] and m["parent"] is None
     assert m["meta"]["n_vocab"] > 0 and m["meta"]["n_params"] > 0 and m["meta"]["size"] > 0
     assert m["meta"]["kv_type"] == "f16" and m["meta"]["vocab_type"] == 2
+
+
+def day(seconds):
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+
+
+def test_models_as_typesafe_lists_them(server, start, tmp_path):
+    """Beside `data` and in its order; the date is that of the file, of the program's for the model inside it."""
+    [m] = server.get("/v1/models").json["models"]
+    assert m["name"] == "quire-demo" and re.fullmatch(r"llama, \S+, [0-9.]+ M parameters", m["description"])
+    assert m["release_date"] == day(os.stat(BIN).st_mtime)
+    for name, seconds in (("old", 1_000_000_000), ("epoch", 1)):
+        make_model(tmp_path / f"{name}.gguf")
+        os.utime(tmp_path / f"{name}.gguf", (seconds, seconds))
+    before = day(time.time())
+    s = start(model=f"old={tmp_path}/old.gguf,epoch={tmp_path}/epoch.gguf,last=")
+    page = s.get("/v1/models").json
+    assert [m["name"] for m in page["models"]] == [m["id"] for m in page["data"]] == ["old", "epoch", "last"]
+    assert page["models"][0]["release_date"] == "2001-09-09"
+    assert page["models"][1]["release_date"] in (before, day(time.time())), "a file without a time: since it is served"
+
+
+def test_models_that_are_not_loaded(start):
+    s = start("--load", "demand", model="one=,two=")
+    assert [m["description"] for m in s.get("/v1/models").json["models"]] == ["not loaded yet"] * 2
+    assert s.post("/v1/completions", {"model": "two", "prompt": "Once", "max_tokens": 1}).status == 200
+    assert "parameters" in s.get("/v1/models").json["models"][1]["description"]
 
 
 def test_one_model(server):

@@ -1,5 +1,6 @@
 """Folders with safetensors: the same bits as the GGUF file with the same numbers; and damaged ones."""
 import json
+import os
 import pathlib
 import shutil
 import struct
@@ -180,9 +181,10 @@ def test_folder_with_gguf(tmp_path, start):
     folder = tmp_path / "some"
     folder.mkdir()
     (folder / "m.gguf").write_bytes(gguf_file.write(keys, tensors))
+    os.utime(folder / "m.gguf", (1_000_000_000, 1_000_000_000))
     (folder / "README.md").write_text("x")
-    s = start(model=folder)
-    assert s.get("/v1/models").json["data"][0]["id"] == "some"
+    page = start(model=folder).get("/v1/models").json
+    assert page["data"][0]["id"] == "some" and page["models"][0]["release_date"] == "2001-09-09"
 
 
 def test_folder_with_many_or_none(tmp_path):
@@ -479,3 +481,14 @@ def test_forced_rules(whole, tmp_path):
     shutil.copytree(whole, folder)
     DAMAGES["pre-unknown"][0](folder)
     assert quire("generate", "--model", folder, "--prompt", "a", "--max-tokens", 1, "--tokenizer-pre", "gpt-2")[0]
+
+
+# ---- the day of a folder ----
+
+def test_release_date_is_that_of_the_latest_weights(tmp_path, start):
+    keys, tensors = parts("qwen2", "plain", "F16")
+    folder = write_folder(tmp_path / "hf", keys, tensors, eos_token_id=2, shards=2)
+    for i, path in enumerate(sorted(folder.glob("*.safetensors"))):
+        os.utime(path, (1_000_000_000 + i * 86_400,) * 2)
+    [model] = start(model=folder).get("/v1/models").json["models"]
+    assert model["release_date"] == "2001-09-10" and model["description"].startswith("qwen2, F16, ")
