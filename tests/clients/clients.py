@@ -23,7 +23,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-COLUMNS = ["completions", "chat", "streams", "tools", "schemas", "embeddings", "cancel", "retry", "load"]
+COLUMNS = ["completions", "chat", "streams", "tools", "schemas", "embeddings", "decisions", "cancel", "retry", "load"]
 LONGEST_S = 300  # a client's tests; most take 20 s
 
 
@@ -150,7 +150,9 @@ CLIENTS = [
     Python("openai", ["openai"]),
     Python("openai1", ["openai<2"], file="openai"),
     Python("anthropic", ["anthropic"]),
+    Python("typesafe", ["typesafe-sdk"]),
     Python("langchain", ["langchain-openai", "langchain-anthropic"]),
+    Python("langchain-typesafe", ["langchain-typesafe"], file="langchain_typesafe"),
     Python("llama-index", ["llama-index-llms-openai-like", "llama-index-embeddings-openai-like"], file="llama_index"),
     Python("litellm", ["litellm", "mcp"]),
     Python("openai-agents", ["openai-agents"], file="openai_agents"),

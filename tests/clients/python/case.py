@@ -58,6 +58,10 @@ class ClientCase(unittest.TestCase):
     def cancelled(self):
         return cancelled(self.server.metrics())
 
+    def count_of(self, route):
+        """How many requests to the route have been answered."""
+        return self.server.metrics().get(f'quire_http_requests_total{{route="{route}",code="200"}}', 0)
+
     def check_person(self, person):
         self.assertIsInstance(person["name"], str)
         self.assertIn(person["age"], range(121))

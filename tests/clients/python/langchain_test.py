@@ -1,12 +1,15 @@
-"""langchain-openai and langchain-anthropic: chats, tools and chains as LangChain programs make them."""
+"""langchain-openai and langchain-anthropic: chats, tools, decisions and chains as LangChain programs make them."""
+import asyncio
 import math
 from typing import Literal
 
 from case import MODEL, STORY, ClientCase, check_retry, clock, main
 from langchain_anthropic import ChatAnthropic
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAI, OpenAIEmbeddings
+from langchain_openai.decisions import Choice, Level, OpenAIDecisions, Predicate, Score
+from openai import BadRequestError
 from pydantic import BaseModel, Field
 
 MESSAGES = [SystemMessage("Tell a story."), HumanMessage(STORY)]
@@ -103,6 +106,48 @@ class OpenAIModels(ClientCase):
             chat = self.chat(base_url=f"{url}/v1", api_key=key, max_retries=4, max_tokens=2)
             return lambda: chat.invoke(MESSAGES)
         check_retry(self, make_call)
+
+
+class OpenAIDecisionModels(ClientCase):
+    questions = {
+        "refund": Predicate(instructions="The customer wants money back."),
+        "team": Choice(instructions="Who handles it?", choices={"billing": "payments", True: None, "true": None}),
+        "urgency": Score(instructions="How urgent is it?", levels=["can wait", Level(label="today", description="now")])}
+    inputs = ["I was charged twice.", [HumanMessage("I was charged twice."), HumanMessage("Please help!")],
+              [HumanMessage("I was charged twice."), AIMessage("I look at it.")], {"plan": "pro", "days": [1, 2.5, None]}]
+
+    def decisions(self, **more):
+        return OpenAIDecisions(**{"model": MODEL, "base_url": f"{self.url}/v1", "api_key": "none", "max_retries": 0, **more})
+
+    def request(self, text):
+        return {"input": text, "questions": self.questions}
+
+    def check_response(self, response):
+        self.assertEqual(set(response.answers), set(self.questions))
+        self.assertTrue(0 <= response.predicates["refund"].probability <= 1)
+        team, urgency = response.choices["team"], response.scores["urgency"]
+        self.assertEqual([type(value) for value in team.probabilities], [str, bool, str])
+        self.assertEqual(team.probabilities[team.choice], max(team.probabilities.values()))
+        self.assertEqual(urgency.legend, {0: "can wait", 1: "today"})
+        self.assertTrue(0 <= urgency.score <= 1)
+        self.assertGreater(response.usage.input_tokens, 0)
+        self.assertTrue(response.request_id)
+
+    def test_decisions(self):
+        for text in self.inputs:
+            self.check_response(self.decisions().invoke(self.request(text)))
+
+    def test_decisions_async(self):
+        async def ask():
+            return await self.decisions().abatch([self.request(text) for text in self.inputs])
+        for text, response in zip(self.inputs, asyncio.run(ask())):
+            self.check_response(response)
+            self.assertEqual(response.answers, self.decisions().invoke(self.request(text)).answers)
+
+    def test_decisions_errors(self):
+        with self.assertRaises(BadRequestError) as caught:
+            self.decisions().invoke({"input": "It is so.", "questions": {}})
+        self.assertEqual(caught.exception.param, "questions")
 
 
 class AnthropicModels(ClientCase):

@@ -1,4 +1,4 @@
-"""litellm: the same calls through its OpenAI, hosted vLLM and Anthropic providers."""
+"""litellm: the same calls through its OpenAI, hosted vLLM and Anthropic providers; decisions through the first two."""
 import asyncio
 import json
 import math
@@ -13,6 +13,13 @@ litellm.telemetry = False
 litellm.suppress_debug_info = True
 CHAT = [{"role": "user", "content": STORY}]
 CLOCK = {"type": "function", "function": {"name": "clock", "description": "The time.", "parameters": ZONE}}
+NAMED = {"refund": {"type": "noul", "instructions": "Is money to be paid back?"},
+         "team": {"type": "choice", "criteria": {"billing": "payments", "sales": None}},
+         "urgency": {"type": "score", "instructions": "How urgent is it?", "criteria": ["can wait", "today"]}}
+LISTED = [{"type": "predicate", "name": "refund", "instructions": "The customer wants money back."},
+          {"type": "choice", "name": "team", "instructions": "Who?", "choices": [{"value": "billing"}, {"value": True}]},
+          {"type": "score", "name": "urgency", "instructions": "How urgent is it?",
+           "levels": [{"label": "can wait"}, {"label": "today", "description": "now"}]}]
 
 
 class LiteLLMTest(ClientCase):
@@ -89,6 +96,44 @@ class LiteLLMTest(ClientCase):
         way = dict(next(w for p, w in self.ways() if p == "anthropic"))
         answer = asyncio.run(litellm.anthropic.messages.acreate(messages=CHAT, **way))
         self.assertTrue(answer["content"][0]["text"])
+
+    def check_answers(self, answers):
+        self.assertTrue(0 <= answers["refund"].noul <= 1)
+        team, urgency = answers["team"], answers["urgency"]
+        self.assertEqual(team.choice, max(team.probabilities, key=team.probabilities.get))
+        self.assertEqual(urgency.legend, {"0": "can wait", "1": "today"})
+        self.assertTrue(0 <= urgency.score <= 1)
+
+    def test_decisions(self):
+        """TypeSafe's questions, to /v1/systemone and, in OpenAI's words, to /v1/decisions."""
+        for provider, base, route in (("hosted_vllm", self.url, "/v1/systemone"), ("hosted_vllm", f"{self.url}/v1", "/v1/systemone"),
+                                      ("openai", f"{self.url}/v1", "/v1/decisions")):
+            with self.subTest(provider, base=base):
+                before = self.count_of(route)
+                way = {"model": f"{provider}/{MODEL}", "api_base": base, "api_key": "none", "questions": NAMED}
+                answer = litellm.systemone(state={"message": "I was charged twice."}, **way)
+                self.check_answers(answer.answers)
+                again = asyncio.run(litellm.asystemone(state={"message": "I was charged twice."}, **way))
+                self.assertEqual(again.answers, answer.answers)
+                self.assertEqual(self.count_of(route), before + 2)
+
+    def test_decisions_in_order(self):
+        """OpenAI's questions, which come back in their order."""
+        for provider in ("hosted_vllm", "openai"):
+            with self.subTest(provider):
+                way = {"model": f"{provider}/{MODEL}", "api_base": f"{self.url}/v1", "api_key": "none", "questions": LISTED}
+                answer = litellm.decisions(input="I was charged twice.", **way)
+                self.assertEqual([a.type for a in answer.answers], ["predicate", "choice", "score"])
+                team, urgency = answer.answers[1:]
+                self.assertEqual([p.value for p in team.probabilities], ["billing", True])
+                self.assertEqual([p.label for p in urgency.probabilities], ["can wait", "today"])
+                again = asyncio.run(litellm.adecisions(input="I was charged twice.", **way))
+                self.assertEqual(again.answers, answer.answers)
+
+    def test_decisions_errors(self):
+        for provider in ("hosted_vllm", "openai"):
+            with self.subTest(provider), self.assertRaises(litellm.BadRequestError):
+                litellm.systemone(model=f"{provider}/{MODEL}", api_base=f"{self.url}/v1", api_key="none", state="", questions=NAMED)
 
     def test_cancel(self):
         before = self.cancelled()

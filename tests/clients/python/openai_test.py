@@ -1,4 +1,5 @@
-"""The openai package; the same tests for the newest release and for the last one of 1.x."""
+"""The openai package; the same tests for the newest release and for the last one of 1.x, which has no decisions."""
+import asyncio
 import json
 import math
 import tempfile
@@ -13,6 +14,12 @@ from quire import Server
 CHAT = [{"role": "user", "content": STORY}]
 CLOCK = {"type": "function", "function": {"name": "clock", "description": "The time.", "strict": True,
                                           "parameters": ZONE}}
+TEAM = {"type": "choice", "name": "team", "instructions": "Who handles it?", "choices": [
+    {"value": "billing", "description": "payments"}, {"value": "true"}, {"value": True}]}
+QUESTIONS = [{"type": "predicate", "name": "refund", "instructions": "The customer wants money back."}, TEAM,
+             {"type": "score", "instructions": [{"type": "input_text", "text": "How urgent is it?"},
+                                                {"type": "input_json", "data": {"scale": "days"}}],
+              "levels": [{"label": "can wait"}, {"label": "this week"}, {"label": "today", "description": "now"}]}]
 
 
 class Person(BaseModel):
@@ -236,6 +243,96 @@ class OpenAITest(ClientCase):
         for thread in threads:
             thread.join()
         self.assertEqual(len(texts), 12, f"after {time.monotonic() - begin:.1f} s")
+
+
+if int(openai.__version__.split(".")[0]) > 1:
+    class OpenAIDecisionsTest(ClientCase):
+        def setUp(self):
+            self.client = openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0)
+
+        def tearDown(self):
+            self.client.close()
+
+        def check_answers(self, decision):
+            refund, team, urgency = decision.answers
+            self.assertEqual([(a.type, a.name) for a in decision.answers],
+                             [("predicate", "refund"), ("choice", "team"), ("score", None)])
+            self.assertTrue(0 <= refund.probability <= 1)
+            self.assertEqual([p.value for p in team.probabilities], ["billing", "true", True])
+            self.assertEqual([type(p.value) for p in team.probabilities], [str, str, bool])
+            best = max(team.probabilities, key=lambda p: p.probability)
+            self.assertEqual((type(team.choice), team.choice), (type(best.value), best.value))
+            self.assertEqual([(p.value, p.label) for p in urgency.probabilities],
+                             [(0, "can wait"), (1, "this week"), (2, "today")])
+            self.assertAlmostEqual(urgency.score, sum(p.value * p.probability for p in urgency.probabilities), 4)
+            for answer in (team, urgency):
+                self.assertAlmostEqual(sum(p.probability for p in answer.probabilities), 1, 4)
+                self.assertTrue(0 <= answer.confidence <= 1)
+            self.assertEqual(decision.model, MODEL)
+
+        def test_decisions(self):
+            decision = self.client.decisions.create(model=MODEL, input="I was charged twice.", questions=QUESTIONS)
+            self.check_answers(decision)
+            self.assertEqual(decision.usage.total_tokens, decision.usage.input_tokens + decision.usage.output_tokens)
+            self.assertEqual(decision.usage.output_tokens_details.reasoning_tokens, 0)
+
+        def test_decisions_booleans(self):
+            """A boolean that is chosen comes back as one, and its own text as a text."""
+            for value, other in ((True, "true"), ("true", True), (False, "false"), ("false", False)):
+                choices = [{"value": value}, {"value": other, "description": "never"}]
+                decision = self.client.decisions.create(model=MODEL, input="It is so.", questions=[{**TEAM, "choices": choices}])
+                [answer] = decision.answers
+                self.assertEqual([type(p.value) for p in answer.probabilities], [type(value), type(other)])
+                likely = answer.probabilities[0].probability > answer.probabilities[1].probability
+                self.assertIs(type(answer.choice), type(value if likely else other))
+
+        def messages(self):
+            """What may stand in an input: messages of all roles, JSON, breakpoints of the cache, and a tool's result."""
+            stop = {"mode": "explicit"}
+            return [{"type": "message", "role": "developer", "content": "Tickets of a shop."},
+                    {"role": "user", "content": [
+                        {"type": "input_text", "text": "I was charged twice.", "prompt_cache_breakpoint": stop},
+                        {"type": "input_json", "data": {"plan": "pro", "days": [3, 4.5, None]}}]},
+                    {"role": "assistant", "content": [{"type": "output_text", "text": "I look at it."}]},
+                    {"type": "function_call", "call_id": "c1", "name": "find", "arguments": "{}"},
+                    {"type": "function_call_output", "call_id": "c1", "output": "two payments"}]
+
+        def ask_messages(self):
+            return self.client.decisions.create(
+                model=MODEL, input=self.messages(), questions=QUESTIONS, prompt_cache_key="shop",
+                prompt_cache_options={"mode": "explicit", "ttl": "30m"}, safety_identifier="someone")
+
+        def test_decisions_messages(self):
+            decision = self.ask_messages()
+            self.check_answers(decision)
+            details = decision.usage.input_tokens_details
+            self.assertLessEqual(details.cached_tokens + details.cache_write_tokens, decision.usage.input_tokens)
+            self.assertEqual(self.ask_messages().answers, decision.answers)
+
+        def test_decisions_async(self):
+            async def ask():
+                async with openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0) as client:
+                    return await asyncio.gather(*(client.decisions.create(
+                        model=MODEL, input=f"I was charged {i} times.", questions=QUESTIONS) for i in range(4)))
+            for i, decision in enumerate(asyncio.run(ask())):
+                self.check_answers(decision)
+                alone = self.client.decisions.create(model=MODEL, input=f"I was charged {i} times.", questions=QUESTIONS)
+                self.assertEqual(decision.answers, alone.answers)
+
+        def test_decisions_errors(self):
+            for params, param in (({"questions": []}, "questions"), ({"questions": QUESTIONS, "input": ""}, "input"),
+                                  ({"questions": [TEAM, TEAM]}, "questions[1].name")):
+                with self.assertRaises(openai.BadRequestError) as caught:
+                    self.client.decisions.create(**{"model": MODEL, "input": "It is so.", **params})
+                self.assertEqual(caught.exception.param, param)
+            with self.assertRaises(openai.NotFoundError):
+                self.client.decisions.create(model="other", input="It is so.", questions=QUESTIONS)
+
+        def test_decisions_retry(self):
+            def make_call(url, key):
+                client = openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=4)
+                return lambda: client.decisions.create(model=MODEL, input="It is so.", questions=QUESTIONS[:1])
+            check_retry(self, make_call)
 
 
 if __name__ == "__main__":
