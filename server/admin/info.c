@@ -367,8 +367,7 @@ static void add_named_adapter(struct buf *b, const struct server_model *m,
     add_release_date(b, a->created);
 }
 
-/* Add the list in the order of `data`, because clients of llama-server, whose page has both lists
- * too, take the entries at the same place for the same model. */
+/* Add the list, in the order of `data`. */
 static void add_named_models(struct buf *b, const struct server_model *const *models, uint32_t n)
 {
     buf_add_str(b, ",\"models\":[");
