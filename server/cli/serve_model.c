@@ -271,7 +271,7 @@ static void take_settings(struct served *m, struct served_settings *from)
 
 void served_take_next(struct served *m)
 {
-    struct served_settings old = {m->config, m->defaults};
+    struct served_settings old = {m->config, m->defaults, m->file_time};
 
     if (!m->has_next)
         return;
