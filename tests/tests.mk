@@ -113,12 +113,13 @@ test-numa: deps-test deps-numa $(BUILD)/quire ## where memory is, on a virtual m
 	@$(CC) -O1 -static -o $(NUMA)/init tests/numa/init.c
 	@$(PYTHON) tests/numa/vm.py --folder $(NUMA) --init $(NUMA)/init $(BUILD)/quire $(NUMA_TESTS)
 
-test-real: deps-test deps-real $(BUILD)/quire ## real models and their decisions beside float64, and the same bits under load (ARGS=smollm2)
+test-real: deps-test deps-real $(BUILD)/quire ## real models beside float64, and the same bits under load (ARGS=smollm2)
 	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/real.py --folder $(REAL) $(ARGS)
-	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/decisions.py --folder $(REAL) $(ARGS)
 	@$(PYTHON) tests/real/chat.py
 test-normalizers: deps-test deps-real $(BUILD)/quire ## 10,000 random texts of all scripts by each normalizer, beside the library tokenizers (ARGS=nfc)
 	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/normalizers.py --folder $(REAL) $(ARGS)
+test-decisions: deps-test deps-real $(BUILD)/quire ## decisions of real models beside float64, and the same bits: six minutes a model (ARGS=smollm2)
+	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/decisions.py --folder $(REAL) $(ARGS)
 accuracy-kv: deps-test deps-real $(BUILD)/quire ## each kv_type at 4,096 tokens of real models beside float64: minutes (ARGS=smollm2)
 	@QUIRE_BIN=$(abspath $(BUILD))/quire $(PYTHON) tests/real/accuracy_kv.py --folder $(REAL) $(ARGS)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Decisions of real models: part of `make test-real`.
+"""Decisions of real models: `make test-decisions`.
 
     decisions.py --folder build/real [NAME...]
 
