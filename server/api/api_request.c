@@ -504,6 +504,7 @@ void api_request_release(struct api_request *p)
         mem_free(p->prompts[i].pooled);
         mem_free(p->prompts[i].label_ids);
         mem_free(p->prompts[i].label_logprobs);
+        mem_free(p->prompts[i].paths);
         token_list_release(&p->prompts[i].ids);
         buf_release(&p->prompts[i].scores);
     }

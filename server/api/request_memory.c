@@ -143,6 +143,7 @@ uint64_t request_memory_of_parsed(const struct api_request *p)
         bytes += sizeof(*prompt) + prompt->ids.n * sizeof(*prompt->ids.ids) +
                  (prompt->text != NULL ? prompt->n_text : 0) + prompt->pooled_bytes +
                  request_memory_of_vectors(params, prompt) +
+                 prompt->n_paths * (sizeof(*prompt->paths) + DECISION_BYTES) +
                  prompt->n_labels * (sizeof(*prompt->label_ids) + sizeof(*prompt->label_logprobs) +
                                      DECISION_BYTES);
     }

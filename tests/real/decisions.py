@@ -144,7 +144,7 @@ def label_sets(path):
 
 def labels_for(sets, question, n):
     """The name of the set that the server takes, and its labels."""
-    order = {"predicate": ["yes, no", "Yes, No", "letters", "pairs"], "choice": ["letters", "pairs"],
+    order = {"predicate": ["Yes, No", "yes, no", "letters", "pairs"], "choice": ["letters", "pairs"],
              "score": ["digits", "letters", "pairs"]}[question["type"]]
     name = next(name for name in order if len(sets[name]) >= n)
     return name, list(sets[name].items())[:n]
@@ -166,12 +166,12 @@ def written(sets, question):
     name, labels = labels_for(sets, question, len(lines))
     begin = "Question: is this true? " if question["type"] == "predicate" else "Question: "
     if name in ("yes, no", "Yes, No"):
-        lines, end = [label for label, _ in labels], f"Answer only with {labels[0][0]} or {labels[1][0]}."
+        lines, rule = [], f"Answer only with {labels[0][0]} or {labels[1][0]}."
     else:
         lines = [f"{label}: {line or ('yes', 'no')[i]}" for i, ((label, _), line) in enumerate(zip(labels, lines))]
         unit = {"digits": "number", "letters": "letter", "pairs": "letters"}[name]
-        end = f"Answer only with the {unit} of one {'level' if question['type'] == 'score' else 'option'}."
-    return "\n".join([begin + question["instructions"], *lines, end]), [i for _, i in labels]
+        rule = f"Answer only with the {unit} of one {'level' if question['type'] == 'score' else 'option'}."
+    return "\n".join([rule, begin + question["instructions"], *lines]), [i for _, i in labels]
 
 
 def prompt_ids(server, text, question):

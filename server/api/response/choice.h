@@ -19,6 +19,7 @@
 #include "server/api/params/params.h"
 #include "server/api/params/stop.h"
 #include "server/api/response/indent.h"
+#include "server/api/response/label_path.h"
 #include "server/api/response/logprobs.h"
 
 struct prompt { /* one prompt of the request, shared by its n choices */
@@ -43,6 +44,9 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     int32_t *label_ids;    /* [n_labels] of a decision: the token of each option; or NULL */
     float *label_logprobs; /* [n_labels] filled by the engine */
     uint32_t n_labels;
+    struct label_path *paths; /* [n_paths] of a decision whose labels have several tokens: the steps
+                               * of each option's; or NULL */
+    uint32_t n_paths;
     struct buf scores;  /* prompt_logprobs, "null,{…}": made by the first choice for all of them */
 };
 

@@ -6,6 +6,7 @@
 #include "server/api/response/decision_result.h"
 
 #include "core/base/maths.h"
+#include "server/api/response/label_path.h"
 
 #include <math.h>
 
@@ -29,6 +30,19 @@ void decision_result_add(struct decision_result *r, const float *logprobs, uint3
             r->best = i;
     }
     r->label_mass += mass / n_orders;
+}
+
+void decision_result_read(struct decision_result *r, const struct decision_question *q,
+                          const struct prompt *prompts)
+{
+    float logprobs[DECISIONS_MAX_OPTIONS];
+
+    *r = (struct decision_result){.is_valid = true};
+    for (uint32_t k = 0; k < q->n_orders; k++) {
+        const uint32_t n = label_path_logprobs(prompts, q->first_prompt + k, logprobs);
+
+        decision_result_add(r, logprobs, n, q->n_orders);
+    }
 }
 
 static double within(double x)

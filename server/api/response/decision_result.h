@@ -19,6 +19,8 @@
 
 #include "server/api/params/decision_set.h"
 
+struct prompt;
+
 struct decision_result { /* zero but for is_valid = true before the first order */
     double probabilities[DECISIONS_MAX_OPTIONS]; /* by option; after all orders their sum is 1 */
     double label_mass;                           /* share of the labels among all tokens, 0 .. 1 */
@@ -29,6 +31,10 @@ struct decision_result { /* zero but for is_valid = true before the first order 
 /* Add one of n_orders orders: logprobs[n], by option. */
 void decision_result_add(struct decision_result *r, const float *logprobs, uint32_t n,
                          uint32_t n_orders);
+
+/* Read the answer of a question from all its orders; prompts: those of the call, computed. */
+void decision_result_read(struct decision_result *r, const struct decision_question *q,
+                          const struct prompt *prompts);
 
 double decision_result_confidence(const struct decision_result *r,
                                   const struct decision_question *q);
