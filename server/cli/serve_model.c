@@ -171,6 +171,7 @@ static int read_request_defaults(struct request_defaults *out, const struct conf
         .seed = isnan(c->seed) ? 0 : (uint64_t)c->seed,
         .thinking = thinking[c->reasoning],
         .reasoning_budget = (int32_t)c->reasoning_budget,
+        .permutations = (uint32_t)c->permutations,
     };
     if (request_defaults_take_message(out, c->reasoning_budget_message) < 0) {
         snprintf(err, err_len, "out of memory");

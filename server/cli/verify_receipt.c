@@ -147,6 +147,7 @@ static void take_defaults(struct verifier *v, const cJSON *receipt)
     *r = (struct request_defaults){
         .thinking = thinking_of(member(d, "thinking")),
         .reasoning_budget = (int32_t)whole_of(member(d, "reasoning_budget"), -1),
+        .permutations = (uint32_t)whole_of(member(d, "permutations"), 1),
         .template_kwargs = cJSON_Duplicate(member(d, "chat_template_kwargs"), true),
     };
     (void)request_defaults_take_message(r, receipt_text(d, "reasoning_budget_message"));

@@ -198,6 +198,14 @@ def test_permutations_are_means_of_rotations(server):
     assert all(close(x["probability"], shares[x["value"]]) for x in found["probabilities"])
 
 
+def test_permutations_by_setting(start, server):
+    """The setting is the default of the field."""
+    s = start("--permutations", "3")
+    asked = [CHOICE, SCORE]
+    assert decide(s, story(6), asked)["answers"] == decide(server, story(6), asked, permutations=3)["answers"]
+    assert decide(s, story(6), asked, permutations=1)["answers"] == decide(server, story(6), asked)["answers"]
+
+
 def test_levels_are_reversed(server):
     text = story(7)
     found = decide(server, text, [SCORE], permutations=2)["answers"][0]
