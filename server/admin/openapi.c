@@ -117,8 +117,9 @@ static const struct request_doc {
      "[],'anyOf':[{'required':['input']},{'required':['messages']}]"},
     {"PoolingRequest", "", PARAMS_POOL,
      "[],'anyOf':[{'required':['input']},{'required':['messages']}]"},
-    {"PlanRequest", "", PARAMS_TEXT | PARAMS_EMBED,
-     "[],'anyOf':[{'required':['prompt']},{'required':['input']},{'required':['messages']}]"},
+    {"PlanRequest", "", PARAMS_TEXT | PARAMS_EMBED | PARAMS_DECISIONS,
+     "[],'anyOf':[{'required':['prompt']},{'required':['input']},{'required':['messages']},"
+     "{'required':['state','questions']}]"},
     {"ResponsesRequest", "", PARAMS_RESPONSES, "['input']"},
     {"MessagesRequest", "MessagesRequest", PARAMS_MESSAGES, "['messages','max_tokens']"},
     {"CountTokensRequest", "", PARAMS_COUNT, "['messages']"},

@@ -362,6 +362,34 @@ static void find_twin(struct api_request *p, uint32_t i)
     }
 }
 
+static uint32_t count_shared(const struct token_list *a, const struct token_list *b)
+{
+    const size_t most = a->n < b->n ? a->n : b->n;
+    size_t n = 0;
+
+    while (n < most && a->ids[n] == b->ids[n])
+        n++;
+    return (uint32_t)n;
+}
+
+/* Find the most tokens that prompt i has in common with the beginning of an earlier prompt. */
+static void find_shared(struct api_request *p, uint32_t i)
+{
+    struct prompt *prompt = &p->prompts[i];
+    const struct token_list *own = &prompt->ids;
+
+    for (uint32_t k = i; k-- > 0;) {
+        const struct token_list *other = &p->prompts[k].ids;
+        const uint32_t n = prompt->n_shared;
+
+        if (n < own->n && n < other->n && own->ids[n] == other->ids[n]) {
+            const uint32_t more = count_shared(own, other);
+
+            prompt->n_shared = more > n ? more : n;
+        }
+    }
+}
+
 int api_request_make_prompt(struct api_request *p, const struct server_model *model, uint32_t i)
 {
     struct prompt *prompt = &p->prompts[i];
@@ -383,5 +411,7 @@ int api_request_make_prompt(struct api_request *p, const struct server_model *mo
     if (p->constraint != NULL) /* a leading blank is part of the constrained text */
         prompt->at_start = false;
     find_twin(p, i);
+    if (p->params.n_prompts <= SERVER_DRY_RUNS)
+        find_shared(p, i);
     return 0;
 }

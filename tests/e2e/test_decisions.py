@@ -394,3 +394,28 @@ def test_generative_scores(server):
 def test_bad_scoring(server, fields, param):
     r = server.post("/generative_scoring", {"query": "a", "label_token_ids": [5], **fields})
     assert r.status == 400 and r.json["error"]["param"] == param, r.body
+
+
+# ---- plans
+
+def test_a_plan_computes_the_input_once(start):
+    """The plan says, for each prompt, the tokens that the call need not compute, in whole blocks."""
+    s = start("--context", "1024")
+    for path, body in (("/v1/decisions", {"input": story(11, 400), "questions": questions(30)}),
+                       ("/v1/systemone", {"state": story(12, 400), "questions": {f"q{i}": {"type": "noul", "instructions": f"{i}?"}
+                                                                                for i in range(20)}})):
+        plan = s.post("/v1/plan", body).json["prompts"]
+        usage = s.post(path, body).json["usage"]
+        assert sum(p["prompt_tokens"] for p in plan) == usage["input_tokens"]
+        if "input_tokens_details" in usage:
+            more = usage["input_tokens_details"]["cached_tokens"] - sum(p["cached_tokens"] for p in plan)
+            assert 0 <= more < 16 * len(plan) and plan[0]["cached_tokens"] == 0 and plan[1]["cached_tokens"] > 400
+        again = s.post("/v1/plan", body).json["prompts"]
+        assert all(a["cached_tokens"] >= p["cached_tokens"] > 0 for a, p in zip(again[1:], plan[1:]))
+
+
+def test_a_plan_has_a_bound(server):
+    r = server.post("/v1/plan", {"input": "Once", "questions": questions(129)})
+    assert r.status == 400 and "at most 128 prompts, got 129: send fewer texts or questions" in r.json["error"]["message"]
+    r = server.post("/v1/plan", {"input": "Once", "questions": []})
+    assert r.status == 400 and r.json["error"]["param"] == "questions"
