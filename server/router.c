@@ -63,8 +63,9 @@ static void on_debug(void *ud, struct http_call *call)
         debug_ask(&h->debug, call, *page);
 }
 
-/* Apply Ollama's `keep_alive`, the time for which the model stays after this request: only to
- * models that requests load, and only from clients who may unload one. Without it the setting
+/* Apply Ollama's `keep_alive`, the time for which the model stays after this request, which its
+ * server also takes with /v1/systemone: only to models that requests load, and only from clients who
+ * may unload one. Without it the setting
  * idle_unload applies. */
 static void take_keep_alive(struct server *s, struct served_model *h, struct http_call *call,
                             enum params_form form, const struct body_scan *scan)
@@ -73,7 +74,7 @@ static void take_keep_alive(struct server *s, struct served_model *h, struct htt
 
     if (h->model.load != SERVER_LOAD_DEMAND || !auth_is_operator(&s->auth, call))
         return;
-    if ((form & PARAMS_OLLAMA) == 0 || scan->keep_alive == NULL ||
+    if ((form & (PARAMS_OLLAMA | PARAMS_SYSTEMONE)) == 0 || scan->keep_alive == NULL ||
         !keep_alive_read(scan->keep_alive, scan->n_keep_alive, &us))
         us = h->model.idle_unload_us;
     h->life.idle_us = us;

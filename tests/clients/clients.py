@@ -150,7 +150,7 @@ CLIENTS = [
     Python("openai", ["openai"]),
     Python("openai1", ["openai<2"], file="openai"),
     Python("anthropic", ["anthropic"]),
-    Python("typesafe", ["typesafe-sdk"]),
+    Python("typesafe", ["typesafe-sdk[zstd]"]),
     Python("langchain", ["langchain-openai", "langchain-anthropic"]),
     Python("langchain-typesafe", ["langchain-typesafe"], file="langchain_typesafe"),
     Python("llama-index", ["llama-index-llms-openai-like", "llama-index-embeddings-openai-like"], file="llama_index"),
