@@ -64,9 +64,8 @@ static void on_debug(void *ud, struct http_call *call)
 }
 
 /* Apply Ollama's `keep_alive`, the time for which the model stays after this request, which its
- * server also takes with /v1/systemone: only to models that requests load, and only from clients who
- * may unload one. Without it the setting
- * idle_unload applies. */
+ * server takes with /v1/systemone, too: only to models that requests load, and only from clients
+ * who may unload one. Without it the setting idle_unload applies. */
 static void take_keep_alive(struct server *s, struct served_model *h, struct http_call *call,
                             enum params_form form, const struct body_scan *scan)
 {

@@ -115,6 +115,18 @@ void kern_kv_write_bf16_scalar(uint8_t *keys, uint8_t *values, size_t slot, cons
     write_halves(kern_f32_to_bf16, keys, values, slot, k, v, n_kv, key_dim, value_dim);
 }
 
+void kern_kv_write_f32_scalar(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
+                              const float *v, size_t n_kv, size_t key_dim, size_t value_dim)
+{
+    float *key = (float *)(void *)keys, *value = (float *)(void *)values;
+
+    for (size_t i = 0; i < n_kv * key_dim; i++)
+        key[i * KERN_BLOCK + slot] = k[i];
+    for (size_t h = 0; h < n_kv; h++)
+        memcpy(value + (h * KERN_BLOCK + slot) * value_dim, v + h * value_dim,
+               value_dim * sizeof(*v));
+}
+
 /* Quantise the numbers that share a scale: returns the scale, writes codes + 128. */
 static uint16_t store_q8(uint8_t *code, const float *x, size_t n)
 {

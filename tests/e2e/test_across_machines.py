@@ -34,7 +34,7 @@ SWAP = ("--kv-memory", "1m", "--max-sequences", "16", "--preemption", "swap", "-
 RECOMPUTE = ("--kv-memory", "1m", "--max-sequences", "16", "--preemption", "recompute", "--swap-ram", "0")
 # What P1 says that answers do not depend on: each type has its turn at some, the first one at all.
 SETTINGS = [("--threads", "1"), ("--threads", "2", "--prefill-chunk", "16"), SWAP, RECOMPUTE,
-            ("--prefix-cache", "off", "--speculation", "off"), ("--kv-type", "q8_0"), ("--kv-type", "bf16")]
+            ("--prefix-cache", "off", "--speculation", "off"), ("--kv-type", "q8_0"), ("--kv-type", "bf16"), ("--kv-type", "f32")]
 N = 24
 ARCHITECTURES = fixtures.cases()
 N_TOKENS = 40
