@@ -6,6 +6,7 @@
 #ifndef SERVER_API_FORMATS_EMBEDDING_H
 #define SERVER_API_FORMATS_EMBEDDING_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct buf;
@@ -14,6 +15,15 @@ struct response_writer;
 /* Append the vector of choice i, cut and normalised as the body asks: a list of numbers or base64.
  * Call it once for each choice, for it scales in place. */
 void embedding_add(struct response_writer *a, uint32_t i, struct buf *out);
+
+/* Scale the vector of choice i in place, as embedding_add() does, and return its *n numbers. */
+const float *embedding_scale(struct response_writer *a, uint32_t i, uint32_t *n);
+
+/* True: the answer is still wanted, and `out` has no error. */
+bool embedding_is_wanted(const struct response_writer *a, struct buf *out);
+
+/* Append n numbers as base64 of float32 in little-endian order. */
+void embedding_add_float32(const float *x, uint32_t n, struct buf *out);
 
 /* Append the vectors of choice i, one for each token, likewise: a list of lists, or base64 of
  * all. */

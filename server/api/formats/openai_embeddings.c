@@ -105,12 +105,24 @@ static void scale(const struct response_writer *a, const struct choice *c, float
         x[i] = (float)((double)x[i] / by);
 }
 
-void embedding_add_numbers(const struct response_writer *a, const float *x, uint32_t n,
-                           struct buf *out)
+bool embedding_is_wanted(const struct response_writer *a, struct buf *out)
 {
     if (a->canceled != NULL && atomic_load_explicit(a->canceled, memory_order_relaxed))
         out->err = ERR_CANCELED;
-    if (out->err < 0)
+    return out->err >= 0;
+}
+
+void embedding_add_float32(const float *x, uint32_t n, struct buf *out)
+{
+    const struct params plain = {.number_type = NUMBER_FLOAT32};
+
+    add_base64(out, &plain, x, n);
+}
+
+void embedding_add_numbers(const struct response_writer *a, const float *x, uint32_t n,
+                           struct buf *out)
+{
+    if (!embedding_is_wanted(a, out))
         return;
     if (a->params->as_base64)
         add_base64(out, a->params, x, n);
@@ -123,12 +135,20 @@ static uint32_t n_wanted(const struct response_writer *a)
     return a->params->dimensions > 0 ? a->params->dimensions : a->n_embd;
 }
 
-void embedding_add(struct response_writer *a, uint32_t i, struct buf *out)
+const float *embedding_scale(struct response_writer *a, uint32_t i, uint32_t *n)
 {
-    const uint32_t n = n_wanted(a);
     float *x = a->choices[i].prompt->pooled;
 
-    scale(a, &a->choices[i], x, n);
+    *n = n_wanted(a);
+    scale(a, &a->choices[i], x, *n);
+    return x;
+}
+
+void embedding_add(struct response_writer *a, uint32_t i, struct buf *out)
+{
+    uint32_t n;
+    const float *x = embedding_scale(a, i, &n);
+
     embedding_add_numbers(a, x, n, out);
 }
 

@@ -118,6 +118,7 @@ extern const struct wire_format wire_llamacpp_embeddings; /* /embedding: no stre
 extern const struct wire_format wire_rerank;             /* /v1/rerank: no stream */
 extern const struct wire_format wire_llamacpp_rerank;    /* /v1/reranking: no stream */
 extern const struct wire_format wire_cohere_rerank;      /* /v2/rerank: no stream */
+extern const struct wire_format wire_cohere_embed;       /* /v2/embed: no stream */
 extern const struct wire_format wire_classify;           /* /classify: no stream */
 extern const struct wire_format wire_pooling;            /* /pooling: no stream */
 extern const struct wire_format wire_score;              /* /score: no stream */
@@ -148,6 +149,9 @@ int responses_add_echo(const cJSON *body, struct buf *echo);
 
 /* Appends Anthropic's error object, for the routes of wire_anthropic_messages. */
 void anthropic_messages_error(const struct api_error *e, struct buf *out);
+
+/* Appends Cohere's error object, for the routes of wire_cohere_…. */
+void cohere_error(const struct api_error *e, struct buf *out);
 
 /* Appends Ollama's error object, for the routes of wire_ollama_…. */
 void ollama_error(const struct api_error *e, struct buf *out);
