@@ -17,7 +17,8 @@
 #define MAX_LABELS 65536
 #define MAX_TOKEN_TYPES 16
 #define MAX_WIDE (1u << 17)
-#define POOLING_TYPE_RANK 4 /* pooling type of rerankers in files */
+#define POOLING_TYPE_RANK 4   /* pooling type of rerankers in files */
+#define POOLING_TYPE_TOKENS 5 /* and of classifiers of tokens */
 
 /* Add the embeddings of token types: the first type's and, for a second text, the second's. */
 static int add_token_type(struct load *l)
@@ -123,9 +124,8 @@ static int add_encoder(struct load *l)
 }
 
 /* Add the part before the last matrix of a classifier. */
-static int add_dense(struct load *l)
+static int add_dense(struct load *l, struct model_head *h)
 {
-    struct model_head *h = &l->m->head;
     const uint32_t n = l->m->shape.n_embd;
     int rc = weights_add_matrix(l, "cls.weight", TENSOR_OPTIONAL, n, n, &h->dense);
 
@@ -135,10 +135,10 @@ static int add_dense(struct load *l)
     return rc == 0 && l->m->shape.head_kind == HEAD_MEAN ? add_norm(l, "cls.norm", &h->norm) : rc;
 }
 
-/* Add the last matrix, NAME.weight, which has a row for each label. */
-static int add_labels(struct load *l, const char *name, const struct gguf_tensor *t)
+/* Add the last matrix, NAME.weight, which has *n rows, and its bias. */
+static int add_out(struct load *l, const char *name, const struct gguf_tensor *t,
+                   struct model_head *h, uint32_t *n)
 {
-    struct model_head *h = &l->m->head;
     char weight[GGUF_MAX_NAME], bias[GGUF_MAX_NAME];
     int rc;
 
@@ -147,33 +147,54 @@ static int add_labels(struct load *l, const char *name, const struct gguf_tensor
     if (t->dims[1] > MAX_LABELS)
         return load_fail(l, ERR_UNSUPPORTED, "tensor '%s': has more than %d labels", weight,
                          MAX_LABELS);
-    l->m->shape.n_labels = (uint32_t)t->dims[1];
-    rc = weights_add_matrix(l, weight, TENSOR_REQUIRED, l->m->shape.n_embd, l->m->shape.n_labels,
-                            &h->out);
-    if (rc == 0)
-        rc = weights_add_vector(l, bias, TENSOR_OPTIONAL, l->m->shape.n_labels, &h->out_bias);
+    *n = (uint32_t)t->dims[1];
+    rc = weights_add_matrix(l, weight, TENSOR_REQUIRED, l->m->shape.n_embd, *n, &h->out);
+    return rc == 0 ? weights_add_vector(l, bias, TENSOR_OPTIONAL, *n, &h->out_bias) : rc;
+}
+
+/* Add the last matrix of a classifier, which has a row for each label. */
+static int add_labels(struct load *l, const char *name, const struct gguf_tensor *t)
+{
+    const int rc = add_out(l, name, t, &l->m->head, &l->m->shape.n_labels);
+
     return rc == 0 ? load_labels(l) : rc;
 }
 
-/* Add the classifier of a model that ranks or labels texts. */
+/* Add the classifier of tokens. The part before its last matrix is ModernBERT's; others that have
+ * a part there activate it in another way. */
+static int add_token_labels(struct load *l, const struct gguf_tensor *t)
+{
+    struct model_shape *s = &l->m->shape;
+    struct model_head *h = &l->m->token_heads[TOKEN_HEAD_LABELS];
+    int rc = s->head_kind == HEAD_MEAN ? add_dense(l, h) : 0;
+
+    if (rc == 0)
+        rc = add_out(l, "cls.output", t, h, &s->n_token_out[TOKEN_HEAD_LABELS]);
+    s->n_labels = s->n_token_out[TOKEN_HEAD_LABELS];
+    return rc == 0 ? load_labels(l) : rc;
+}
+
 static int add_head(struct load *l)
 {
     const struct gguf_tensor *t = gguf_tensor_find(l->g, "cls.output.weight");
+    const bool is_of_tokens = l->m->shape.pooling_type == POOLING_TYPE_TOKENS;
     int rc;
 
-    if (t == NULL && (l->traits->flags & TRAIT_SINGLE_HEAD) != 0 &&
+    if (t == NULL && !is_of_tokens && (l->traits->flags & TRAIT_SINGLE_HEAD) != 0 &&
         (t = gguf_tensor_find(l->g, "cls.weight")) != NULL) {
         l->m->shape.head_kind = HEAD_SINGLE;
         return add_labels(l, "cls", t);
     }
-    if (t == NULL && l->m->shape.pooling_type != POOLING_TYPE_RANK)
+    if (t == NULL && !is_of_tokens && l->m->shape.pooling_type != POOLING_TYPE_RANK)
         return 0;
     if (t == NULL)
         return load_fail(l, ERR_FORMAT,
                          "tensor 'cls.output.weight' is missing, but the key '%s.pooling_type' "
-                         "says that the model ranks texts",
-                         l->traits->arch);
-    rc = add_dense(l);
+                         "says that the model %s",
+                         l->traits->arch, is_of_tokens ? "labels tokens" : "ranks texts");
+    if (is_of_tokens)
+        return add_token_labels(l, t);
+    rc = add_dense(l, &l->m->head);
     return rc == 0 ? add_labels(l, "cls.output", t) : rc;
 }
 

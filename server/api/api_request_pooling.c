@@ -2,22 +2,24 @@
  * nothing; see api_request.h.
  *
  * Wire format, task and model decide what the engine computes for a text: one vector, a vector for
- * each token, or the outputs of the classifier, which reads the vectors. All of this is one array
- * of the prompt, allocated here, so that the engine allocates nothing in a step and the answer can
- * use it after the request was freed.
+ * each token, the outputs of the classifier, which reads the vectors, or those of a classifier of
+ * tokens. All of this is one array of the prompt, allocated here, so that the engine allocates
+ * nothing in a step and the answer can use it after the request was freed.
  */
 #include "server/api/api_request_impl.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/model/model.h"
 #include "server/api/response/response_writer.h"
 #include "server/http/http_call.h"
 
 static int refuse_pooling(struct api_request *p, const struct server_model *m, const char *what)
 {
-    const char *kind = m->n_labels > 0 ? "a classifier (POST /classify)"
-                       : m->is_encoder ? "an embedding model (POST /v1/embeddings)"
-                                       : "a generative model";
+    const char *kind = m->n_labels > 0         ? "a classifier (POST /classify)"
+                       : m->n_token_labels > 0 ? "a classifier of tokens (POST /pooling)"
+                       : m->is_encoder         ? "an embedding model (POST /v1/embeddings)"
+                                               : "a generative model";
 
     return api_error_set(&p->error, 400, "model", "unsupported_model",
                          "the model '%s' is %s: it %s", m->id, kind, what);
@@ -28,7 +30,7 @@ int api_request_check_pooling(struct api_request *p, const struct server_model *
     const enum params_form form = p->wire_format->form;
 
     if (form == PARAMS_CLASSIFY && m->n_labels == 0)
-        return refuse_pooling(p, m, "has no labels");
+        return refuse_pooling(p, m, "has no labels of texts");
     if ((form & PARAMS_PAIRS) != 0 && m->n_labels > 0 && !m->is_cross)
         return refuse_pooling(p, m, "has several labels, and none of them is a relevance score");
     if (form == PARAMS_EMBED && m->keeps_tokens && !p->wire_format->gives_tokens)
@@ -40,59 +42,117 @@ int api_request_check_pooling(struct api_request *p, const struct server_model *
     return 0;
 }
 
-static bool wants_labels(const struct params *p, const struct server_model *m)
+/* ---- what is computed ---- */
+
+struct text_outputs { /* all zero: one vector, the pooled states */
+    bool is_each;     /* a vector for each token */
+    bool has_labels;  /* the outputs of the classifier */
+    enum token_head head; /* what makes a token's vector; NONE: its state is the vector */
+};
+
+static enum pooling_task default_task(const struct server_model *m)
 {
-    return (p->form & PARAMS_PAIRS) != 0 ? m->is_cross
-           : p->form == PARAMS_POOL      ? p->task == TASK_CLASSIFY ||
-                                               (p->task == TASK_UNSET && m->n_labels > 0)
-                                         : p->form == PARAMS_CLASSIFY;
+    return m->n_labels > 0         ? TASK_CLASSIFY
+           : m->n_token_labels > 0 ? TASK_TOKEN_CLASSIFY
+           : m->keeps_tokens       ? TASK_TOKEN_EMBED
+                                   : TASK_EMBED;
 }
 
-static bool wants_each(const struct params *p, const struct server_model *m)
+static struct text_outputs outputs_of_task(enum pooling_task task)
+{
+    switch (task) {
+    case TASK_CLASSIFY:
+        return (struct text_outputs){.has_labels = true};
+    case TASK_TOKEN_EMBED:
+        return (struct text_outputs){.is_each = true};
+    case TASK_TOKEN_CLASSIFY:
+        return (struct text_outputs){.is_each = true, .head = TOKEN_HEAD_LABELS};
+    case TASK_UNSET:
+    case TASK_EMBED:
+        break;
+    }
+    return (struct text_outputs){0};
+}
+
+static struct text_outputs outputs_of(const struct params *p, const struct server_model *m)
 {
     if (p->form == PARAMS_POOL)
-        return p->task == TASK_TOKEN_EMBED ||
-               (p->task == TASK_UNSET && m->keeps_tokens && m->n_labels == 0);
-    return p->form == PARAMS_EMBED && m->keeps_tokens;
+        return outputs_of_task(p->task == TASK_UNSET ? default_task(m) : p->task);
+    if (p->form == PARAMS_CLASSIFY || ((p->form & PARAMS_PAIRS) != 0 && m->is_cross))
+        return outputs_of_task(TASK_CLASSIFY);
+    return (struct text_outputs){.is_each = p->form == PARAMS_EMBED && m->keeps_tokens};
+}
+
+static int check_outputs(struct api_request *p, const struct server_model *m,
+                         const struct text_outputs *o)
+{
+    const bool is_labels = o->has_labels || o->head == TOKEN_HEAD_LABELS;
+
+    if (o->has_labels && m->n_labels == 0)
+        return refuse_pooling(p, m, "has no labels of texts");
+    if (o->head == TOKEN_HEAD_LABELS && m->n_token_labels == 0)
+        return refuse_pooling(p, m, "has no labels of tokens");
+    if (is_labels && p->params.dimensions > 0)
+        return api_error_set(&p->error, 400, "dimensions", NULL,
+                             "'dimensions' is for vectors: the numbers of labels cannot be cut");
+    return 0;
 }
 
 /* Refuse to make a vector for each token if the answer would be too large. */
-static int check_pooling_room(struct api_request *p, const struct server_model *m)
+static int check_pooling_room(struct api_request *p, uint32_t width)
 {
     uint64_t n = 0;
 
     for (uint32_t i = 0; i < p->params.n_prompts; i++)
         n += p->prompts[i].ids.n;
-    if (n * m->n_embd * RESPONSE_NUMBER_BYTES <= HTTP_MAX_REPLY)
+    if (n * width * RESPONSE_NUMBER_BYTES <= HTTP_MAX_REPLY)
         return 0;
     return api_error_set(&p->error, 400, "input", NULL,
                          "%llu vectors, one for each token, of %u numbers do not fit into an "
                          "answer (at most %zu bytes)",
-                         (unsigned long long)n, m->n_embd, HTTP_MAX_REPLY);
+                         (unsigned long long)n, width, HTTP_MAX_REPLY);
+}
+
+static uint32_t width_of(const struct server_model *m, enum token_head head)
+{
+    return head == TOKEN_HEAD_LABELS ? m->n_token_labels : m->n_embd;
+}
+
+/* Allocate the prompt's vectors and, behind them, its labels. */
+static int take_outputs(struct api_request *p, const struct server_model *m,
+                        const struct text_outputs *o, struct prompt *prompt)
+{
+    size_t n;
+
+    prompt->is_each = o->is_each;
+    prompt->has_token_labels = o->head == TOKEN_HEAD_LABELS;
+    prompt->width = width_of(m, o->head);
+    prompt->n_pooled = o->is_each ? (uint32_t)prompt->ids.n : 1;
+    n = (size_t)prompt->n_pooled * prompt->width + (o->has_labels ? m->n_labels : 0);
+    prompt->pooled = mem_calloc(n, sizeof(*prompt->pooled));
+    if (prompt->pooled == NULL)
+        return api_request_no_memory(p);
+    prompt->pooled_bytes = n * sizeof(*prompt->pooled);
+    if (o->has_labels)
+        prompt->labels = prompt->pooled + (size_t)prompt->n_pooled * prompt->width;
+    return 0;
 }
 
 int api_request_pool(struct api_request *p, const struct server_model *m, struct request *r,
                      struct prompt *prompt)
 {
-    const bool has_labels = wants_labels(&p->params, m);
-    size_t n;
+    const struct text_outputs o = outputs_of(&p->params, m);
 
-    if (has_labels && m->n_labels == 0)
-        return refuse_pooling(p, m, "has no labels");
-    prompt->is_each = wants_each(&p->params, m);
-    if (prompt->is_each && check_pooling_room(p, m) < 0)
+    if (check_outputs(p, m, &o) < 0)
         return ERR_INVAL;
-    prompt->n_pooled = prompt->is_each ? (uint32_t)prompt->ids.n : 1;
-    n = (size_t)prompt->n_pooled * m->n_embd + (has_labels ? m->n_labels : 0);
-    prompt->pooled = mem_calloc(n, sizeof(*prompt->pooled));
-    if (prompt->pooled == NULL)
-        return api_request_no_memory(p);
-    prompt->pooled_bytes = n * sizeof(*prompt->pooled);
-    if (has_labels)
-        prompt->labels = prompt->pooled + (size_t)prompt->n_pooled * m->n_embd;
-    r->pooling = prompt->is_each ? POOLING_ALL : m->pooling;
+    if (o.is_each && check_pooling_room(p, width_of(m, o.head)) < 0)
+        return ERR_INVAL;
+    if (take_outputs(p, m, &o, prompt) < 0)
+        return ERR_NOMEM;
+    r->pooling = o.is_each ? POOLING_ALL : m->pooling;
     r->pooled = prompt->pooled;
-    r->n_pooled = m->n_embd;
+    r->n_pooled = prompt->width;
+    r->token_head = (uint8_t)o.head;
     r->labels = prompt->labels;
     r->second_at = prompt->second_at;
     return 0;

@@ -597,7 +597,8 @@ static enum pooling pooling_of(enum config_pooling setting, const struct model_s
 {
     const bool is_auto = setting == CONFIG_POOLING_AUTO || setting == CONFIG_POOLING_NONE;
 
-    const bool is_head = is_auto && s->n_labels > 0 && s->head_kind != HEAD_LAST;
+    const bool is_head = is_auto && s->n_labels > 0 && s->n_token_out[TOKEN_HEAD_LABELS] == 0 &&
+                         s->head_kind != HEAD_LAST;
 
     if (setting == CONFIG_POOLING_MEAN || (is_auto && s->pooling_type == 1) ||
         (is_head && s->pooling_type != 2 && s->head_kind == HEAD_MEAN))
@@ -611,7 +612,8 @@ static enum pooling pooling_of(enum config_pooling setting, const struct model_s
  * "yes", if there is one. */
 static void complete_labels(struct server_model *f, const struct model *m)
 {
-    f->n_labels = m->shape.n_labels;
+    f->n_token_labels = m->shape.n_token_out[TOKEN_HEAD_LABELS];
+    f->n_labels = f->n_token_labels > 0 ? 0 : m->shape.n_labels;
     f->labels = m->labels;
     f->is_cross = f->n_labels == 1;
     for (uint32_t i = 0; f->labels != NULL && i < f->n_labels && !f->is_cross; i++) {

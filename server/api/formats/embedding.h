@@ -32,6 +32,10 @@ void embedding_add_tokens(struct response_writer *a, uint32_t i, struct buf *out
  * llama-server. */
 void embedding_add_rows(struct response_writer *a, uint32_t i, struct buf *out);
 
+/* Append rows of n numbers each as the body wants them: a list of lists, or base64 of all. */
+void embedding_add_matrix(const struct response_writer *a, const float *x, uint32_t n_rows,
+                          uint32_t n, struct buf *out);
+
 /* Append n numbers as the body wants them: a list or base64. */
 void embedding_add_numbers(const struct response_writer *a, const float *x, uint32_t n,
                            struct buf *out);

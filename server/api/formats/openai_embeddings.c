@@ -130,16 +130,16 @@ void embedding_add_numbers(const struct response_writer *a, const float *x, uint
         add_floats(out, x, n);
 }
 
-static uint32_t n_wanted(const struct response_writer *a)
+static uint32_t n_wanted(const struct response_writer *a, uint32_t i)
 {
-    return a->params->dimensions > 0 ? a->params->dimensions : a->n_embd;
+    return a->params->dimensions > 0 ? a->params->dimensions : a->choices[i].prompt->width;
 }
 
 const float *embedding_scale(struct response_writer *a, uint32_t i, uint32_t *n)
 {
     float *x = a->choices[i].prompt->pooled;
 
-    *n = n_wanted(a);
+    *n = n_wanted(a, i);
     scale(a, &a->choices[i], x, *n);
     return x;
 }
@@ -156,22 +156,20 @@ void embedding_add(struct response_writer *a, uint32_t i, struct buf *out)
 static const float *pack(struct response_writer *a, uint32_t i)
 {
     struct prompt *prompt = a->choices[i].prompt;
-    const uint32_t n = n_wanted(a);
+    const uint32_t n = n_wanted(a, i);
 
     for (uint32_t k = 0; k < prompt->n_pooled; k++) {
         float *x = prompt->pooled + (size_t)k * n;
 
-        memmove(x, prompt->pooled + (size_t)k * a->n_embd, n * sizeof(*x));
+        memmove(x, prompt->pooled + (size_t)k * prompt->width, n * sizeof(*x));
         scale(a, &a->choices[i], x, n);
     }
     return prompt->pooled;
 }
 
 static void add_vector_rows(const struct response_writer *a, const float *x, uint32_t n_rows,
-                            struct buf *out)
+                            uint32_t n, struct buf *out)
 {
-    const uint32_t n = n_wanted(a);
-
     for (uint32_t k = 0; k < n_rows; k++) {
         if (k > 0)
             buf_add_char(out, ',');
@@ -181,21 +179,24 @@ static void add_vector_rows(const struct response_writer *a, const float *x, uin
 
 void embedding_add_rows(struct response_writer *a, uint32_t i, struct buf *out)
 {
-    add_vector_rows(a, pack(a, i), a->choices[i].prompt->n_pooled, out);
+    add_vector_rows(a, pack(a, i), a->choices[i].prompt->n_pooled, n_wanted(a, i), out);
+}
+
+void embedding_add_matrix(const struct response_writer *a, const float *x, uint32_t n_rows,
+                          uint32_t n, struct buf *out)
+{
+    if (a->params->as_base64) {
+        add_base64(out, a->params, x, (size_t)n_rows * n);
+        return;
+    }
+    buf_add_char(out, '[');
+    add_vector_rows(a, x, n_rows, n, out);
+    buf_add_char(out, ']');
 }
 
 void embedding_add_tokens(struct response_writer *a, uint32_t i, struct buf *out)
 {
-    const uint32_t n_rows = a->choices[i].prompt->n_pooled;
-    const float *x = pack(a, i);
-
-    if (a->params->as_base64) {
-        add_base64(out, a->params, x, (size_t)n_rows * n_wanted(a));
-        return;
-    }
-    buf_add_char(out, '[');
-    add_vector_rows(a, x, n_rows, out);
-    buf_add_char(out, ']');
+    embedding_add_matrix(a, pack(a, i), a->choices[i].prompt->n_pooled, n_wanted(a, i), out);
 }
 
 static void whole_embeddings(struct response_writer *a, struct buf *out)

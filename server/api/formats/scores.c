@@ -55,12 +55,15 @@ static double share(const struct shares *s, double x, uint32_t n)
 
 void scores_of_labels(const struct response_writer *a, const struct prompt *prompt, float *out)
 {
-    const uint32_t n = a->labels.n;
-    const struct shares s = shares_of(prompt->labels, n);
+    scores_of_outputs(a, prompt->labels, a->labels.n, out);
+}
+
+void scores_of_outputs(const struct response_writer *a, const float *x, uint32_t n, float *out)
+{
+    const struct shares s = shares_of(x, n);
 
     for (uint32_t i = 0; i < n; i++)
-        out[i] = a->params->without_activation ? prompt->labels[i]
-                                               : (float)share(&s, (double)prompt->labels[i], n);
+        out[i] = a->params->without_activation ? x[i] : (float)share(&s, (double)x[i], n);
 }
 
 static double of_cross(const struct response_writer *a, const struct prompt *prompt)
@@ -80,7 +83,7 @@ double scores_of(const struct response_writer *a, uint32_t i)
     if (a->labels.is_cross)
         return of_cross(a, a->choices[i].prompt);
     return cosine(a->choices[query].prompt->pooled, a->choices[p->n_queries + i].prompt->pooled,
-                  a->n_embd);
+                  a->choices[query].prompt->width);
 }
 
 const char *scores_document(const struct response_writer *a, uint32_t i)

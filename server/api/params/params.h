@@ -92,7 +92,13 @@ enum params_form { /* the wire format of a body */
     PARAMS_EVERY = PARAMS_ALL | PARAMS_OLLAMA | PARAMS_MANY,
 };
 
-enum pooling_task { TASK_UNSET = 0, TASK_EMBED, TASK_CLASSIFY, TASK_TOKEN_EMBED };
+enum pooling_task {
+    TASK_UNSET = 0,
+    TASK_EMBED,
+    TASK_CLASSIFY,
+    TASK_TOKEN_EMBED,
+    TASK_TOKEN_CLASSIFY,
+};
 
 enum embedding_type { /* what Cohere's answers make of a vector; bits of params.embedding_types */
     EMBEDDING_FLOAT = 1u << 0,

@@ -60,7 +60,7 @@ struct wire_format {
 #define RESPONSE_BASE64_BYTES 6  /* most bytes of a number in base64 */
 
 struct response_labels { /* labels of the model's classifier */
-    uint32_t n;          /* 0: there is none */
+    uint32_t n;          /* of a text; 0: there is none */
     char *const *names;  /* [n], borrowed; NULL: they have none */
     bool is_cross;       /* label `yes` rates how well two texts fit that are read together */
     uint32_t yes;
@@ -85,7 +85,6 @@ struct response_writer {
     struct buf probs;          /* log-probabilities of a stream's open text, for those formats */
     struct buf piece, items;   /* for wire formats that repeat everything at the end of a stream */
     const struct params *params; /* borrowed */
-    uint32_t n_embd;
     struct response_labels labels;
     bool has_raw_tokens;         /* vectors of tokens are not normalized unless the body says so */
     bool has_mean;               /* an embedding is a sum, to be divided by the tokens */
