@@ -51,6 +51,7 @@ struct hf_folder {
     double rope_base;
     uint32_t n_skipped; /* positions before the first: FIT_BEHIND_PAD */
     bool is_tied;       /* the embedding is the output matrix too */
+    const char *head_file; /* safetensors file of a head with a folder of its own, or NULL */
     bool is_parallel;   /* StableLM: no norm before a layer's second branch */
     struct hf_vector vectors[HF_MAX_VECTORS];
     uint32_t n_vectors;

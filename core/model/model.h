@@ -149,6 +149,7 @@ enum head_kind {
 enum token_head {
     TOKEN_HEAD_NONE = 0,
     TOKEN_HEAD_LABELS, /* scores of the token's labels: out * x, or out * norm(gelu(dense * x)) */
+    TOKEN_HEAD_VECTOR, /* a vector of late interaction, whose length is not used: out * x */
     TOKEN_HEAD_COUNT,
 };
 

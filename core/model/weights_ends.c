@@ -14,7 +14,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define MAX_LABELS 65536
+#define MAX_ROWS 65536 /* outputs of a head */
 #define MAX_TOKEN_TYPES 16
 #define MAX_WIDE (1u << 17)
 #define POOLING_TYPE_RANK 4   /* pooling type of rerankers in files */
@@ -109,6 +109,46 @@ static int add_projections(struct load *l)
     return 0;
 }
 
+/* Add the last matrix, NAME.weight, which has *n rows, and its bias. */
+static int add_out(struct load *l, const char *name, const struct gguf_tensor *t,
+                   struct model_head *h, uint32_t *n)
+{
+    char weight[GGUF_MAX_NAME], bias[GGUF_MAX_NAME];
+    int rc;
+
+    snprintf(weight, sizeof(weight), "%s.weight", name);
+    snprintf(bias, sizeof(bias), "%s.bias", name);
+    if (t->dims[1] > MAX_ROWS)
+        return load_fail(l, ERR_UNSUPPORTED, "tensor '%s': has more than %d rows", weight,
+                         MAX_ROWS);
+    *n = (uint32_t)t->dims[1];
+    rc = weights_add_matrix(l, weight, TENSOR_REQUIRED, l->m->shape.n_embd, *n, &h->out);
+    return rc == 0 ? weights_add_vector(l, bias, TENSOR_OPTIONAL, *n, &h->out_bias) : rc;
+}
+
+/* Add the heads that are marked by their names alone. A dense layer of an architecture without
+ * layers after the pooling reads tokens. */
+static int add_token_heads(struct load *l)
+{
+    static const struct {
+        enum token_head kind;
+        const char *name;
+    } heads[] = {{TOKEN_HEAD_VECTOR, "dense_2"}};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof(heads) / sizeof(heads[0]); i++) {
+        char weight[GGUF_MAX_NAME];
+        const struct gguf_tensor *t;
+
+        snprintf(weight, sizeof(weight), "%s.weight", heads[i].name);
+        t = gguf_tensor_find(l->g, weight);
+        if (t != NULL)
+            rc = add_out(l, heads[i].name, t, &l->m->token_heads[heads[i].kind],
+                         &l->m->shape.n_token_out[heads[i].kind]);
+    }
+    return rc;
+}
+
 static int add_encoder(struct load *l)
 {
     struct model *m = l->m;
@@ -118,8 +158,8 @@ static int add_encoder(struct load *l)
         rc = add_norm(l, "token_embd_norm", &m->embed_norm);
     if (rc == 0 && (l->traits->flags & TRAIT_OUT_NORM) != 0)
         rc = add_norm(l, "output_norm", &m->output_norm);
-    if (rc == 0 && (l->traits->flags & TRAIT_PROJECTED) != 0)
-        rc = add_projections(l);
+    if (rc == 0)
+        rc = (l->traits->flags & TRAIT_PROJECTED) != 0 ? add_projections(l) : add_token_heads(l);
     return rc;
 }
 
@@ -133,23 +173,6 @@ static int add_dense(struct load *l, struct model_head *h)
         return rc;
     rc = weights_add_vector(l, "cls.bias", TENSOR_OPTIONAL, n, &h->dense_bias);
     return rc == 0 && l->m->shape.head_kind == HEAD_MEAN ? add_norm(l, "cls.norm", &h->norm) : rc;
-}
-
-/* Add the last matrix, NAME.weight, which has *n rows, and its bias. */
-static int add_out(struct load *l, const char *name, const struct gguf_tensor *t,
-                   struct model_head *h, uint32_t *n)
-{
-    char weight[GGUF_MAX_NAME], bias[GGUF_MAX_NAME];
-    int rc;
-
-    snprintf(weight, sizeof(weight), "%s.weight", name);
-    snprintf(bias, sizeof(bias), "%s.bias", name);
-    if (t->dims[1] > MAX_LABELS)
-        return load_fail(l, ERR_UNSUPPORTED, "tensor '%s': has more than %d labels", weight,
-                         MAX_LABELS);
-    *n = (uint32_t)t->dims[1];
-    rc = weights_add_matrix(l, weight, TENSOR_REQUIRED, l->m->shape.n_embd, *n, &h->out);
-    return rc == 0 ? weights_add_vector(l, bias, TENSOR_OPTIONAL, *n, &h->out_bias) : rc;
 }
 
 /* Add the last matrix of a classifier, which has a row for each label. */

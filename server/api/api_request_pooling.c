@@ -14,10 +14,13 @@
 #include "server/api/response/response_writer.h"
 #include "server/http/http_call.h"
 
+#define MAX_COMPARISONS ((uint64_t)1 << 32) /* products of two numbers in the scores of a call */
+
 static int refuse_pooling(struct api_request *p, const struct server_model *m, const char *what)
 {
     const char *kind = m->n_labels > 0         ? "a classifier (POST /classify)"
                        : m->n_token_labels > 0 ? "a classifier of tokens (POST /pooling)"
+                       : m->is_late            ? "a late interaction model (POST /pooling)"
                        : m->is_encoder         ? "an embedding model (POST /v1/embeddings)"
                                                : "a generative model";
 
@@ -33,7 +36,9 @@ int api_request_check_pooling(struct api_request *p, const struct server_model *
         return refuse_pooling(p, m, "has no labels of texts");
     if ((form & PARAMS_PAIRS) != 0 && m->n_labels > 0 && !m->is_cross)
         return refuse_pooling(p, m, "has several labels, and none of them is a relevance score");
-    if (form == PARAMS_EMBED && m->keeps_tokens && !p->wire_format->gives_tokens)
+    if (m->is_late && (form & (PARAMS_OLLAMA_VECTORS | PARAMS_COHERE_EMBED)) != 0)
+        return refuse_pooling(p, m, "has no vector of a whole text");
+    if (form == PARAMS_EMBED && m->keeps_tokens && !m->is_late && !p->wire_format->gives_tokens)
         return api_error_set(
             &p->error, 400, "model", "unsupported_model",
             "the model '%s' is served with the pooling none, and this endpoint cannot return a "
@@ -44,27 +49,28 @@ int api_request_check_pooling(struct api_request *p, const struct server_model *
 
 /* ---- what is computed ---- */
 
-struct text_outputs { /* all zero: one vector, the pooled states */
-    bool is_each;     /* a vector for each token */
-    bool has_labels;  /* the outputs of the classifier */
+struct text_outputs {     /* all zero: one vector, the pooled states */
+    bool is_each;         /* a vector for each token */
+    bool has_labels;      /* the outputs of the classifier */
     enum token_head head; /* what makes a token's vector; NONE: its state is the vector */
 };
 
 static enum pooling_task default_task(const struct server_model *m)
 {
-    return m->n_labels > 0         ? TASK_CLASSIFY
-           : m->n_token_labels > 0 ? TASK_TOKEN_CLASSIFY
-           : m->keeps_tokens       ? TASK_TOKEN_EMBED
-                                   : TASK_EMBED;
+    return m->n_labels > 0                 ? TASK_CLASSIFY
+           : m->n_token_labels > 0         ? TASK_TOKEN_CLASSIFY
+           : m->keeps_tokens || m->is_late ? TASK_TOKEN_EMBED
+                                           : TASK_EMBED;
 }
 
-static struct text_outputs outputs_of_task(enum pooling_task task)
+static struct text_outputs outputs_of_task(enum pooling_task task, const struct server_model *m)
 {
     switch (task) {
     case TASK_CLASSIFY:
         return (struct text_outputs){.has_labels = true};
     case TASK_TOKEN_EMBED:
-        return (struct text_outputs){.is_each = true};
+        return (struct text_outputs){
+            .is_each = true, .head = m->n_token_vector > 0 ? TOKEN_HEAD_VECTOR : TOKEN_HEAD_NONE};
     case TASK_TOKEN_CLASSIFY:
         return (struct text_outputs){.is_each = true, .head = TOKEN_HEAD_LABELS};
     case TASK_UNSET:
@@ -76,11 +82,29 @@ static struct text_outputs outputs_of_task(enum pooling_task task)
 
 static struct text_outputs outputs_of(const struct params *p, const struct server_model *m)
 {
+    const bool is_pair = (p->form & PARAMS_PAIRS) != 0;
+
     if (p->form == PARAMS_POOL)
-        return outputs_of_task(p->task == TASK_UNSET ? default_task(m) : p->task);
-    if (p->form == PARAMS_CLASSIFY || ((p->form & PARAMS_PAIRS) != 0 && m->is_cross))
-        return outputs_of_task(TASK_CLASSIFY);
-    return (struct text_outputs){.is_each = p->form == PARAMS_EMBED && m->keeps_tokens};
+        return outputs_of_task(p->task == TASK_UNSET ? default_task(m) : p->task, m);
+    if (p->form == PARAMS_CLASSIFY || (is_pair && m->is_cross))
+        return outputs_of_task(TASK_CLASSIFY, m);
+    if (m->is_late || (p->form == PARAMS_EMBED && m->keeps_tokens))
+        return outputs_of_task(TASK_TOKEN_EMBED, m);
+    return (struct text_outputs){0};
+}
+
+static uint32_t width_of(const struct server_model *m, enum token_head head)
+{
+    switch (head) {
+    case TOKEN_HEAD_LABELS:
+        return m->n_token_labels;
+    case TOKEN_HEAD_VECTOR:
+        return m->n_token_vector;
+    case TOKEN_HEAD_NONE:
+    case TOKEN_HEAD_COUNT:
+        break;
+    }
+    return m->n_embd;
 }
 
 static int check_outputs(struct api_request *p, const struct server_model *m,
@@ -95,6 +119,15 @@ static int check_outputs(struct api_request *p, const struct server_model *m,
     if (is_labels && p->params.dimensions > 0)
         return api_error_set(&p->error, 400, "dimensions", NULL,
                              "'dimensions' is for vectors: the numbers of labels cannot be cut");
+    if (p->params.dimensions > width_of(m, o->head))
+        return api_error_set(&p->error, 400, "dimensions", NULL,
+                             "'dimensions' is above %u, the numbers of a token's vector",
+                             width_of(m, o->head));
+    if (m->is_late && p->params.form == PARAMS_EMBED && p->params.as_base64)
+        return api_error_set(&p->error, 400, "encoding_format", NULL,
+                             "'encoding_format' must be float for the model '%s', which gives a "
+                             "vector for each token",
+                             m->id);
     return 0;
 }
 
@@ -113,9 +146,28 @@ static int check_pooling_room(struct api_request *p, uint32_t width)
                          (unsigned long long)n, width, HTTP_MAX_REPLY);
 }
 
-static uint32_t width_of(const struct server_model *m, enum token_head head)
+/* Refuse scores of late interaction that would take a thread of the answer pool many seconds: each
+ * token of a query is compared with each of its documents. */
+static int check_comparisons(struct api_request *p, uint32_t width)
 {
-    return head == TOKEN_HEAD_LABELS ? m->n_token_labels : m->n_embd;
+    const struct params *params = &p->params;
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < params->n_documents; i++)
+        n += (uint64_t)p->prompts[params->n_queries > 1 ? i : 0].ids.n *
+             p->prompts[params->n_queries + i].ids.n * width;
+    if (n <= MAX_COMPARISONS)
+        return 0;
+    return api_error_set(&p->error, 400, "documents", NULL,
+                         "the tokens of queries and documents make %llu products, more than %llu: "
+                         "send fewer documents in a call",
+                         (unsigned long long)n, (unsigned long long)MAX_COMPARISONS);
+}
+
+static int check_room(struct api_request *p, uint32_t width)
+{
+    return (p->params.form & PARAMS_PAIRS) != 0 ? check_comparisons(p, width)
+                                                : check_pooling_room(p, width);
 }
 
 /* Allocate the prompt's vectors and, behind them, its labels. */
@@ -145,7 +197,7 @@ int api_request_pool(struct api_request *p, const struct server_model *m, struct
 
     if (check_outputs(p, m, &o) < 0)
         return ERR_INVAL;
-    if (o.is_each && check_pooling_room(p, width_of(m, o.head)) < 0)
+    if (o.is_each && prompt == p->prompts && check_room(p, width_of(m, o.head)) < 0)
         return ERR_INVAL;
     if (take_outputs(p, m, &o, prompt) < 0)
         return ERR_NOMEM;

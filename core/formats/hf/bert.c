@@ -84,7 +84,7 @@ static int add_sizes(struct hf_folder *f)
 /* ---- files of sentence-transformers ---- */
 
 /* Check a module of the pipeline: one that cannot follow a Transformer here is refused. */
-static int check_module(const struct hf_folder *f, const cJSON *module)
+static int check_module(struct hf_folder *f, const cJSON *module)
 {
     const char *type = hf_text(module, "type"), *path = hf_text(module, "path");
     const char *dot = type != NULL ? strrchr(type, '.') : NULL;
@@ -97,13 +97,15 @@ static int check_module(const struct hf_folder *f, const cJSON *module)
         return 0;
     if (strcmp(kind, "Pooling") == 0 && path != NULL && strcmp(path, POOLING_FOLDER) == 0)
         return 0;
+    if (strcmp(kind, "Dense") == 0 && path != NULL && strcmp(path, HF_DENSE_FOLDER) == 0)
+        return hf_dense_add(f);
     return hf_fail(f, ERR_UNSUPPORTED, MODULES,
                    "the module '%s' is not supported (Transformer in the folder itself, Pooling "
-                   "in " POOLING_FOLDER " and Normalize are)",
+                   "in " POOLING_FOLDER ", Dense in " HF_DENSE_FOLDER " and Normalize are)",
                    type != NULL ? hf_printable(shown, sizeof(shown), type) : "");
 }
 
-static int check_modules(const struct hf_folder *f)
+static int check_modules(struct hf_folder *f)
 {
     cJSON *list = NULL;
     const cJSON *m;
@@ -157,6 +159,10 @@ static int add_pooling(struct hf_folder *f)
 
     if (rc == ERR_NOENT)
         return 0;
+    if (rc == 0 && f->head_file != NULL)
+        rc = hf_fail(f, ERR_UNSUPPORTED, MODULES,
+                     "Dense in " HF_DENSE_FOLDER " beside Pooling is not supported: it must read "
+                     "tokens");
     if (rc == 0)
         rc = find_mode(f, o, &type);
     cJSON_Delete(o);

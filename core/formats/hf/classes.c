@@ -358,6 +358,11 @@ static const struct hf_name bert_labels[] = {BERT,
                                              {"classifier.weight", "cls.output.weight", 0},
                                              {"classifier.bias", "cls.output.bias", 0},
                                              END};
+static const struct hf_name colbert[] = {BERT,
+                                         POSITIONS(0),
+                                         {"pooler.dense", NULL, 0},
+                                         {"linear.weight", "dense_2.weight", 0},
+                                         END};
 static const struct hf_name xlm_roberta[] = {
     BERT, POSITIONS(FIT_BEHIND_PAD), {"pooler.dense", NULL, 0}, END};
 static const struct hf_name xlm_roberta_labels[] = {
@@ -504,6 +509,8 @@ static const struct hf_class classes[] = {
      .names = xlm_roberta, .flags = HF_ENCODER, .config = hf_bert_add},
     {"XLMRobertaForSequenceClassification", "bert", .root = "roberta.", .layers = "encoder.layer.",
      .names = xlm_roberta_labels, .flags = HF_ENCODER | HF_LABELS, .config = hf_bert_add},
+    {"HF_ColBERT", "bert", .root = "bert.", .layers = "encoder.layer.", .names = colbert,
+     .flags = HF_ENCODER, .config = hf_bert_add},
     {"BertForTokenClassification", "bert", .root = "bert.", .layers = "encoder.layer.",
      .names = bert_tokens, .flags = HF_ENCODER | HF_TOKEN_LABELS, .config = hf_bert_add},
     {"RobertaForTokenClassification", "bert", .root = "roberta.", .layers = "encoder.layer.",

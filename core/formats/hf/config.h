@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define HF_DENSE_FOLDER "1_Dense"
 #define HF_MAX_SIZE (1u << 20)
 #define HF_MAX_VOCAB (1u << 22)
 #define HF_MAX_LAYERS 1024
@@ -58,6 +59,9 @@ int hf_modern_bert_add(struct hf_folder *f);
 /* Read the files of sentence-transformers: pooling; modules, prompts and settings that are not
  * supported are refused. */
 int hf_sentence_add(struct hf_folder *f);
+/* Read sentence-transformers' module Dense in the folder 1_Dense, which makes the vectors of late
+ * interaction; its tensors are in f->head_file. */
+int hf_dense_add(struct hf_folder *f);
 /* Read the labels of a class that has some, of texts or tokens; other classes have nothing to
  * read. */
 int hf_labels_add(struct hf_folder *f);

@@ -313,13 +313,39 @@ static int read_files(struct safetensors *s, const struct hf_folder *f)
     return rc == 0 && s->index != NULL ? check_index(s, f) : rc;
 }
 
+/* Add the tensors of one more file, which no index names. */
+static int add_file(struct safetensors *s, const struct hf_folder *f, const char *name)
+{
+    const char **files = mem_realloc(s->files, (s->n_files + 1) * sizeof(*files));
+    cJSON **heads;
+    int rc;
+
+    if (files == NULL)
+        return hf_fail(f, ERR_NOMEM, name, "out of memory");
+    s->files = files;
+    heads = mem_realloc(s->heads, (s->n_files + 1) * sizeof(*heads));
+    if (heads == NULL)
+        return hf_fail(f, ERR_NOMEM, name, "out of memory");
+    s->heads = heads;
+    s->files[s->n_files] = name;
+    s->heads[s->n_files] = NULL;
+    rc = read_file(s, f, s->n_files++);
+    if (rc < 0)
+        return rc;
+    qsort(s->items, s->n_items, sizeof(*s->items), by_name);
+    return check_names(s, f);
+}
+
 int safetensors_read(struct safetensors *s, const struct hf_folder *f)
 {
     int rc;
 
     *s = (struct safetensors){0};
     rc = find_files(s, f);
-    return rc == 0 ? read_files(s, f) : rc;
+    if (rc == 0)
+        rc = read_files(s, f);
+    s->n_main = s->n_files;
+    return rc == 0 && f->head_file != NULL ? add_file(s, f, f->head_file) : rc;
 }
 
 int safetensors_read_file(struct safetensors *s, const struct hf_folder *f, const char *name)
@@ -328,7 +354,10 @@ int safetensors_read_file(struct safetensors *s, const struct hf_folder *f, cons
 
     *s = (struct safetensors){0};
     rc = take_file(s, f, name);
-    return rc == 0 ? read_files(s, f) : rc;
+    if (rc == 0)
+        rc = read_files(s, f);
+    s->n_main = s->n_files;
+    return rc;
 }
 
 void safetensors_release(struct safetensors *s)

@@ -39,6 +39,7 @@ struct safetensors { /* all zero: empty */
     const char **files;
     cJSON **heads; /* parsed header of each file */
     uint32_t n_files;
+    uint32_t n_main; /* files of the model itself; the one after them is the folder's head_file */
     uint64_t head_bytes; /* bytes of all headers */
     cJSON *index; /* NULL: there is no index */
     struct safetensor *items; /* sorted by name */

@@ -1,5 +1,6 @@
 /* server/api/formats/openai_embeddings.c - answers of POST /v1/embeddings: a vector of length one
- * for a text; and the vectors of all wire formats (embedding.h).
+ * for a text, or of a late interaction model one for each token, as vLLM has it; and the vectors of
+ * all wire formats (embedding.h).
  *
  * The engine has left the sum of the pooled states with the prompt. The answer is the direction of
  * that sum, cut to the wanted dimensions, so a mean need not be divided. Sums are taken in double
@@ -177,6 +178,11 @@ static void add_vector_rows(const struct response_writer *a, const float *x, uin
     }
 }
 
+void embedding_scale_tokens(struct response_writer *a, uint32_t i)
+{
+    pack(a, i);
+}
+
 void embedding_add_rows(struct response_writer *a, uint32_t i, struct buf *out)
 {
     add_vector_rows(a, pack(a, i), a->choices[i].prompt->n_pooled, n_wanted(a, i), out);
@@ -207,7 +213,10 @@ static void whole_embeddings(struct response_writer *a, struct buf *out)
     for (uint32_t i = 0; i < a->n_choices; i++) {
         buf_printf(out, "%s{\"object\":\"embedding\",\"index\":%u,\"embedding\":", i > 0 ? "," : "",
                    i);
-        embedding_add(a, i, out);
+        if (a->choices[i].prompt->is_each)
+            embedding_add_tokens(a, i, out);
+        else
+            embedding_add(a, i, out);
         buf_add_char(out, '}');
     }
     buf_printf(out, "],\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}",

@@ -12,7 +12,12 @@
 struct prompt;
 struct response_writer;
 
-/* The score of document i: a cross-encoder's label, else the cosine of its vector and its query's.
+/* Scale the vectors of tokens; called once, before the scores. */
+void scores_begin(struct response_writer *a);
+
+/* The score of document i: a cross-encoder's label; for late interaction the sum, over the query's
+ * tokens, of the largest product with a token of the document; else the cosine of its vector and
+ * its query's.
  * Computed in double and in one order, so equal texts have equal scores, bit for bit. */
 double scores_of(const struct response_writer *a, uint32_t i);
 
