@@ -150,6 +150,8 @@ enum token_head {
     TOKEN_HEAD_NONE = 0,
     TOKEN_HEAD_LABELS, /* scores of the token's labels: out * x, or out * norm(gelu(dense * x)) */
     TOKEN_HEAD_VECTOR, /* a vector of late interaction, whose length is not used: out * x */
+    TOKEN_HEAD_WEIGHT, /* the token's lexical weight, max(0, out * x), of which the engine computes
+                        * out * x */
     TOKEN_HEAD_COUNT,
 };
 
@@ -197,6 +199,7 @@ struct model_shape {
     uint32_t n_token_out[TOKEN_HEAD_COUNT]; /* outputs of each token head; 0: there is none. The
                                              * labels of tokens are also n_labels, and a model with
                                              * them has no classifier of texts */
+    bool skips_bos;        /* a text's vectors of tokens leave out that of BOS, as bge-m3's */
     enum head_kind head_kind;
     uint32_t n_wide;       /* widest output of the projections; 0: there are none */
     uint32_t n_token_types; /* an encoder's token types: 1, or 2 and more, of which the second is a

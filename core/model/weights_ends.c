@@ -126,6 +126,23 @@ static int add_out(struct load *l, const char *name, const struct gguf_tensor *t
     return rc == 0 ? weights_add_vector(l, bias, TENSOR_OPTIONAL, *n, &h->out_bias) : rc;
 }
 
+/* Add the head of that name; one of each kind may be there. */
+static int add_token_head(struct load *l, enum token_head kind, const char *name,
+                          const struct gguf_tensor *t)
+{
+    uint32_t *n = &l->m->shape.n_token_out[kind];
+
+    if (*n > 0)
+        return load_fail(l, ERR_FORMAT, "tensor '%s.weight': the file has another head of its kind",
+                         name);
+    if (kind == TOKEN_HEAD_WEIGHT && t->dims[1] != 1)
+        return load_fail(l, ERR_FORMAT,
+                         "tensor '%s.weight': has %" PRIu64
+                         " rows, but a token has 1 lexical weight",
+                         name, t->dims[1]);
+    return add_out(l, name, t, &l->m->token_heads[kind], n);
+}
+
 /* Add the heads that are marked by their names alone. A dense layer of an architecture without
  * layers after the pooling reads tokens. */
 static int add_token_heads(struct load *l)
@@ -133,7 +150,10 @@ static int add_token_heads(struct load *l)
     static const struct {
         enum token_head kind;
         const char *name;
-    } heads[] = {{TOKEN_HEAD_VECTOR, "dense_2"}};
+        bool skips_bos;
+    } heads[] = {{TOKEN_HEAD_VECTOR, "dense_2", false},
+                 {TOKEN_HEAD_VECTOR, "colbert_linear", true},
+                 {TOKEN_HEAD_WEIGHT, "sparse_linear", false}};
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < sizeof(heads) / sizeof(heads[0]); i++) {
@@ -142,9 +162,10 @@ static int add_token_heads(struct load *l)
 
         snprintf(weight, sizeof(weight), "%s.weight", heads[i].name);
         t = gguf_tensor_find(l->g, weight);
-        if (t != NULL)
-            rc = add_out(l, heads[i].name, t, &l->m->token_heads[heads[i].kind],
-                         &l->m->shape.n_token_out[heads[i].kind]);
+        if (t == NULL)
+            continue;
+        l->m->shape.skips_bos = l->m->shape.skips_bos || heads[i].skips_bos;
+        rc = add_token_head(l, heads[i].kind, heads[i].name, t);
     }
     return rc;
 }

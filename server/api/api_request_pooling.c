@@ -11,6 +11,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/model/model.h"
+#include "core/tokenizer/tokenizer.h"
 #include "server/api/response/response_writer.h"
 #include "server/http/http_call.h"
 
@@ -72,7 +73,8 @@ static struct text_outputs outputs_of_task(enum pooling_task task, const struct 
         return (struct text_outputs){
             .is_each = true, .head = m->n_token_vector > 0 ? TOKEN_HEAD_VECTOR : TOKEN_HEAD_NONE};
     case TASK_TOKEN_CLASSIFY:
-        return (struct text_outputs){.is_each = true, .head = TOKEN_HEAD_LABELS};
+        return (struct text_outputs){
+            .is_each = true, .head = m->has_weights ? TOKEN_HEAD_WEIGHT : TOKEN_HEAD_LABELS};
     case TASK_UNSET:
     case TASK_EMBED:
         break;
@@ -100,6 +102,8 @@ static uint32_t width_of(const struct server_model *m, enum token_head head)
         return m->n_token_labels;
     case TOKEN_HEAD_VECTOR:
         return m->n_token_vector;
+    case TOKEN_HEAD_WEIGHT:
+        return 1;
     case TOKEN_HEAD_NONE:
     case TOKEN_HEAD_COUNT:
         break;
@@ -110,15 +114,17 @@ static uint32_t width_of(const struct server_model *m, enum token_head head)
 static int check_outputs(struct api_request *p, const struct server_model *m,
                          const struct text_outputs *o)
 {
-    const bool is_labels = o->has_labels || o->head == TOKEN_HEAD_LABELS;
+    const bool is_labels =
+        o->has_labels || o->head == TOKEN_HEAD_LABELS || o->head == TOKEN_HEAD_WEIGHT;
 
     if (o->has_labels && m->n_labels == 0)
         return refuse_pooling(p, m, "has no labels of texts");
     if (o->head == TOKEN_HEAD_LABELS && m->n_token_labels == 0)
-        return refuse_pooling(p, m, "has no labels of tokens");
+        return refuse_pooling(p, m, "has neither labels of tokens nor lexical weights");
     if (is_labels && p->params.dimensions > 0)
         return api_error_set(&p->error, 400, "dimensions", NULL,
-                             "'dimensions' is for vectors: the numbers of labels cannot be cut");
+                             "'dimensions' is for vectors: scores of labels and lexical weights "
+                             "cannot be cut");
     if (p->params.dimensions > width_of(m, o->head))
         return api_error_set(&p->error, 400, "dimensions", NULL,
                              "'dimensions' is above %u, the numbers of a token's vector",
@@ -170,6 +176,21 @@ static int check_room(struct api_request *p, uint32_t width)
                                                 : check_pooling_room(p, width);
 }
 
+/* Leave out BOS where the model's vectors do, and for lexical weights EOS too, as vLLM does. */
+static void skip_ends(const struct server_model *m, enum token_head head, struct prompt *prompt)
+{
+    const int32_t *ids = prompt->ids.ids;
+    const bool is_weight = head == TOKEN_HEAD_WEIGHT;
+    const bool skips_bos = is_weight || (head == TOKEN_HEAD_VECTOR && m->skips_bos);
+
+    if (skips_bos && ids[0] == tokenizer_bos(m->tokenizer)) {
+        prompt->n_skipped = 1;
+        prompt->n_pooled--;
+    }
+    if (is_weight && prompt->n_pooled > 0 && ids[prompt->ids.n - 1] == tokenizer_eos(m->tokenizer))
+        prompt->n_pooled--;
+}
+
 /* Allocate the prompt's vectors and, behind them, its labels. */
 static int take_outputs(struct api_request *p, const struct server_model *m,
                         const struct text_outputs *o, struct prompt *prompt)
@@ -178,6 +199,7 @@ static int take_outputs(struct api_request *p, const struct server_model *m,
 
     prompt->is_each = o->is_each;
     prompt->has_token_labels = o->head == TOKEN_HEAD_LABELS;
+    prompt->has_weights = o->head == TOKEN_HEAD_WEIGHT;
     prompt->width = width_of(m, o->head);
     prompt->n_pooled = o->is_each ? (uint32_t)prompt->ids.n : 1;
     n = (size_t)prompt->n_pooled * prompt->width + (o->has_labels ? m->n_labels : 0);
@@ -187,6 +209,7 @@ static int take_outputs(struct api_request *p, const struct server_model *m,
     prompt->pooled_bytes = n * sizeof(*prompt->pooled);
     if (o->has_labels)
         prompt->labels = prompt->pooled + (size_t)prompt->n_pooled * prompt->width;
+    skip_ends(m, o->head, prompt);
     return 0;
 }
 

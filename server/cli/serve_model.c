@@ -623,6 +623,8 @@ static void complete_labels(struct server_model *f, const struct model *m)
     f->n_token_labels = m->shape.n_token_out[TOKEN_HEAD_LABELS];
     f->n_labels = f->n_token_labels > 0 ? 0 : m->shape.n_labels;
     f->n_token_vector = m->shape.n_token_out[TOKEN_HEAD_VECTOR];
+    f->skips_bos = m->shape.skips_bos;
+    f->has_weights = m->shape.n_token_out[TOKEN_HEAD_WEIGHT] > 0;
     f->labels = m->labels;
     f->is_cross = f->n_labels == 1;
     for (uint32_t i = 0; f->labels != NULL && i < f->n_labels && !f->is_cross; i++) {

@@ -95,7 +95,7 @@ def test_token_labels_refusals(labeller, server):
             (tokens, "/classify", {"input": "a"}, "a classifier of tokens (POST /pooling): it has no labels of texts"),
             (tokens, "/pooling", {"input": "a", "task": "classify"}, "it has no labels of texts"),
             (tokens, "/pooling", {"input": "a", "dimensions": 2}, "'dimensions' is for vectors"),
-            (server, "/pooling", {"input": "a", "task": "token_classify"}, "it has no labels of tokens"),
+            (server, "/pooling", {"input": "a", "task": "token_classify"}, "it has neither labels of tokens nor lexical weights"),
             (server, "/pooling", {"input": "a", "task": "encode"}, "token_embed or token_classify")):
         r = s.post(path, body)
         assert r.status == 400 and words in r.json["error"]["message"], r.body

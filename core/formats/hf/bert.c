@@ -159,7 +159,7 @@ static int add_pooling(struct hf_folder *f)
 
     if (rc == ERR_NOENT)
         return 0;
-    if (rc == 0 && f->head_file != NULL)
+    if (rc == 0 && f->n_heads > 0)
         rc = hf_fail(f, ERR_UNSUPPORTED, MODULES,
                      "Dense in " HF_DENSE_FOLDER " beside Pooling is not supported: it must read "
                      "tokens");
@@ -296,5 +296,7 @@ int hf_bert_add(struct hf_folder *f)
         rc = add_sizes(f);
     if (rc == 0)
         rc = hf_sentence_add(f);
+    if (rc == 0 && (f->class->flags & (HF_LABELS | HF_TOKEN_LABELS)) == 0)
+        rc = hf_sparse_add(f);
     return rc == 0 ? hf_labels_add(f) : rc;
 }

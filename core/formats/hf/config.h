@@ -60,8 +60,10 @@ int hf_modern_bert_add(struct hf_folder *f);
  * supported are refused. */
 int hf_sentence_add(struct hf_folder *f);
 /* Read sentence-transformers' module Dense in the folder 1_Dense, which makes the vectors of late
- * interaction; its tensors are in f->head_file. */
+ * interaction. */
 int hf_dense_add(struct hf_folder *f);
+/* Look for the heads of bge-m3, which a folder may have. */
+int hf_sparse_add(struct hf_folder *f);
 /* Read the labels of a class that has some, of texts or tokens; other classes have nothing to
  * read. */
 int hf_labels_add(struct hf_folder *f);

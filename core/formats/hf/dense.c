@@ -1,13 +1,18 @@
-/* core/formats/hf/dense.c - the module Dense of a late interaction model; see config.h.
+/* core/formats/hf/dense.c - heads that read tokens and whose weights lie in files of their own; see
+ * config.h.
  *
  * PyLate and sentence-transformers save the layer in a folder of its own: config.json with its
  * sizes, and model.safetensors with `linear.weight`. It follows the Transformer without a Pooling
  * between, so it reads each token. Only a linear layer is computed.
+ *
+ * bge-m3 has a head for lexical weights and one for vectors of late interaction beside the model's
+ * weights. Its publishers' files are pickles, which are not read; converted ones are.
  */
 #include "core/formats/hf/config.h"
 
 #include "core/base/err.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define DENSE_CONFIG HF_DENSE_FOLDER "/config.json"
@@ -32,6 +37,13 @@ static int check_dense(const struct hf_folder *f, const cJSON *o)
     return rc;
 }
 
+static void add_head_file(struct hf_folder *f, const char *file, const char *theirs,
+                          const char *ours)
+{
+    assert(f->n_heads < HF_MAX_HEADS);
+    f->heads[f->n_heads++] = (struct hf_head_file){file, theirs, ours};
+}
+
 int hf_dense_add(struct hf_folder *f)
 {
     cJSON *o = NULL;
@@ -40,6 +52,27 @@ int hf_dense_add(struct hf_folder *f)
     if (rc == 0)
         rc = check_dense(f, o);
     cJSON_Delete(o);
-    f->head_file = HF_DENSE_FOLDER "/model.safetensors";
+    if (rc == 0)
+        add_head_file(f, HF_DENSE_FOLDER "/model.safetensors", "linear.", "dense_2");
     return rc;
+}
+
+int hf_sparse_add(struct hf_folder *f)
+{
+    static const struct hf_head_file heads[] = {
+        {"sparse_linear.safetensors", "sparse_linear.", "sparse_linear"},
+        {"colbert_linear.safetensors", "colbert_linear.", "colbert_linear"}};
+
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        size_t none = 0;
+        uint64_t size;
+        const int rc = hf_read_bytes(f, heads[i].file, 0, NULL, &none, &size);
+
+        if (rc == ERR_NOENT)
+            continue;
+        if (rc < 0)
+            return rc;
+        add_head_file(f, heads[i].file, heads[i].theirs, heads[i].ours);
+    }
+    return 0;
 }

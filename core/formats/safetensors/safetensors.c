@@ -264,10 +264,13 @@ static int find_files(struct safetensors *s, const struct hf_folder *f)
     return rc == 0 ? take_file(s, f, SAFETENSORS_ONE) : rc;
 }
 
-static int check_names(const struct safetensors *s, const struct hf_folder *f)
+/* Sort the tensors from `from` on, and check that no name is among them twice. */
+static int sort_items(const struct safetensors *s, const struct hf_folder *f, size_t from)
 {
-    for (size_t i = 1; i < s->n_items; i++)
-        if (strcmp(s->items[i - 1].name, s->items[i].name) == 0)
+    if (s->n_items > from)
+        qsort(s->items + from, s->n_items - from, sizeof(*s->items), by_name);
+    for (size_t i = from + 1; i < s->n_items; i++)
+        if (by_name(&s->items[i - 1], &s->items[i]) == 0)
             return fail_tensor(f, s->files[s->items[i].file], s->items[i].name, "occurs twice");
     return 0;
 }
@@ -307,16 +310,15 @@ static int read_files(struct safetensors *s, const struct hf_folder *f)
         rc = read_file(s, f, i);
     if (rc < 0)
         return rc;
-    if (s->n_items > 0)
-        qsort(s->items, s->n_items, sizeof(*s->items), by_name);
-    rc = check_names(s, f);
+    rc = sort_items(s, f, 0);
     return rc == 0 && s->index != NULL ? check_index(s, f) : rc;
 }
 
-/* Add the tensors of one more file, which no index names. */
+/* Add the tensors of a head's file, which no index names, behind those that are there. */
 static int add_file(struct safetensors *s, const struct hf_folder *f, const char *name)
 {
     const char **files = mem_realloc(s->files, (s->n_files + 1) * sizeof(*files));
+    const size_t from = s->n_items;
     cJSON **heads;
     int rc;
 
@@ -330,10 +332,7 @@ static int add_file(struct safetensors *s, const struct hf_folder *f, const char
     s->files[s->n_files] = name;
     s->heads[s->n_files] = NULL;
     rc = read_file(s, f, s->n_files++);
-    if (rc < 0)
-        return rc;
-    qsort(s->items, s->n_items, sizeof(*s->items), by_name);
-    return check_names(s, f);
+    return rc == 0 ? sort_items(s, f, from) : rc;
 }
 
 int safetensors_read(struct safetensors *s, const struct hf_folder *f)
@@ -345,7 +344,9 @@ int safetensors_read(struct safetensors *s, const struct hf_folder *f)
     if (rc == 0)
         rc = read_files(s, f);
     s->n_main = s->n_files;
-    return rc == 0 && f->head_file != NULL ? add_file(s, f, f->head_file) : rc;
+    for (uint32_t i = 0; rc == 0 && i < f->n_heads; i++)
+        rc = add_file(s, f, f->heads[i].file);
+    return rc;
 }
 
 int safetensors_read_file(struct safetensors *s, const struct hf_folder *f, const char *name)

@@ -160,9 +160,10 @@ static const float *pack(struct response_writer *a, uint32_t i)
     const uint32_t n = n_wanted(a, i);
 
     for (uint32_t k = 0; k < prompt->n_pooled; k++) {
+        const size_t row = prompt->n_skipped + k;
         float *x = prompt->pooled + (size_t)k * n;
 
-        memmove(x, prompt->pooled + (size_t)k * prompt->width, n * sizeof(*x));
+        memmove(x, prompt->pooled + row * prompt->width, n * sizeof(*x));
         scale(a, &a->choices[i], x, n);
     }
     return prompt->pooled;

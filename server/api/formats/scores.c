@@ -101,7 +101,7 @@ static double max_sim(const struct prompt *query, const struct prompt *document)
     const uint32_t n = query->width;
     double sum = 0;
 
-    for (uint32_t i = 0; i < query->n_pooled; i++) {
+    for (uint32_t i = 0; i < query->n_pooled && document->n_pooled > 0; i++) {
         const float *x = query->pooled + (size_t)i * n;
         double best = dot_in_lanes(x, document->pooled, n);
 
