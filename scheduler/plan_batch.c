@@ -71,6 +71,8 @@ static void add_pool(struct batch *b, const struct plan_item *item, uint32_t row
     if (r->pooling == POOLING_ALL) {
         p->sum += (size_t)from * r->n_pooled;
         p->next = r->n_pooled;
+        p->token_head = r->token_head;
+        b->has_token_heads = b->has_token_heads || r->token_head != 0;
     } else if (to == r->n_prompt || r->pooling == POOLING_FIRST) { /* the pooled vector is complete
                                                                     * then */
         p->labels = r->labels;

@@ -503,7 +503,10 @@ static void on_metrics(void *ud, struct http_call *call)
     on_batches, &(const enum batch_page_kind){BATCH_PAGE_##page}, BATCH_PAGE_MAX_BODY
 #define WORK(format) on_work_route, &wire_##format, 0
 #define ERRORS(flags)                                                                              \
-    ((flags)&AUTH_ANTHROPIC ? anthropic_messages_error : (flags)&AUTH_OLLAMA ? ollama_error : NULL)
+    ((flags)&AUTH_ANTHROPIC ? anthropic_messages_error                                             \
+     : (flags)&AUTH_OLLAMA  ? ollama_error                                                         \
+     : (flags)&AUTH_COHERE  ? cohere_error                                                         \
+                            : NULL)
 #define ID_HEADER(flags) ((flags) & (AUTH_ANTHROPIC | AUTH_BY_VERSION) ? "Request-Id" : NULL)
 #define TYPE(flags) ((flags) & (AUTH_OLLAMA | AUTH_UPLOAD)) != 0
 #define BODY(flags) TYPE(flags), ((flags)&AUTH_UPLOAD) != 0 ? on_upload_piece : NULL

@@ -145,6 +145,16 @@ enum head_kind {
     HEAD_LAST,      /* from a decoder's last state x: out * tanh(dense * x) */
 };
 
+/* The nets that read each token's state x by itself, after the last norm. */
+enum token_head {
+    TOKEN_HEAD_NONE = 0,
+    TOKEN_HEAD_LABELS, /* scores of the token's labels: out * x, or out * norm(gelu(dense * x)) */
+    TOKEN_HEAD_VECTOR, /* a vector of late interaction, whose length is not used: out * x */
+    TOKEN_HEAD_WEIGHT, /* the token's lexical weight, max(0, out * x), of which the engine computes
+                        * out * x */
+    TOKEN_HEAD_COUNT,
+};
+
 /* How the outputs of a router become weights of the chosen experts. */
 enum expert_gate {
     EXPERT_SOFTMAX = 0,
@@ -184,8 +194,12 @@ struct model_shape {
                                                    * of n_expert / n_expert_group neighbours; 0:
                                                    * there are no groups */
     uint32_t pooling_type; /* pooling of embeddings, as the file numbers it: 1 mean, 2 first, 3
-                            * last, 4 for a classifier */
+                            * last, 4 for a classifier, 5 for a classifier of tokens */
     uint32_t n_labels;     /* labels of the classifier; 0: there is none */
+    uint32_t n_token_out[TOKEN_HEAD_COUNT]; /* outputs of each token head; 0: there is none. The
+                                             * labels of tokens are also n_labels, and a model with
+                                             * them has no classifier of texts */
+    bool skips_bos;        /* a text's vectors of tokens leave out that of BOS, as bge-m3's */
     enum head_kind head_kind;
     uint32_t n_wide;       /* widest output of the projections; 0: there are none */
     uint32_t n_token_types; /* an encoder's token types: 1, or 2 and more, of which the second is a
@@ -265,6 +279,7 @@ struct model {
     struct matrix output;              /* has embed's panels when tied; an encoder has none */
     const float *output_bias;          /* [n_vocab] or NULL */
     struct model_head head;            /* with n_labels */
+    struct model_head token_heads[TOKEN_HEAD_COUNT]; /* with n_token_out */
     struct matrix projections[MODEL_N_PROJECTION]; /* dense layers for pooled vectors, applied in
                                                     * this order; the last has n_embd outputs; each
                                                     * may be missing */

@@ -122,7 +122,7 @@ static int read_shape_sizes(struct load *l)
                      (l->traits->flags & TRAIT_LEARNED_POS) != 0 ? MAX_CTX : UINT32_MAX,
                      &s->n_ctx_train);
     if (rc == 0)
-        rc = key_u32(l, "pooling_type", KEY_OPTIONAL, 0, 4, &s->pooling_type);
+        rc = key_u32(l, "pooling_type", KEY_OPTIONAL, 0, 5, &s->pooling_type);
     return rc;
 }
 

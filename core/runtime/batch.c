@@ -57,7 +57,7 @@ void batch_destroy(struct batch **batch)
 void batch_clear(struct batch *b)
 {
     b->n_rows = b->n_spans = b->n_outputs = b->n_pools = 0;
-    b->has_labels = b->has_adapters = false;
+    b->has_labels = b->has_token_heads = b->has_adapters = false;
 }
 
 uint32_t batch_add_span(struct batch *b, const int32_t *ids, uint32_t n, uint32_t pos0,

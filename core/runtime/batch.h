@@ -172,6 +172,9 @@ struct batch_pool {
     float *sum;           /* [n_embd] */
     size_t next;          /* 0: all rows are added to one sum. Else each row has a vector of its
                            * own, `next` floats after that of the row before it */
+    uint8_t token_head;   /* enum token_head (core/model/model.h); not 0: the outputs of that head
+                           * for each row are added to its vector instead of the state; `next` is
+                           * not 0, and there are no labels */
     float *labels;        /* out: [n_labels] scores of the classifier for `scale` times the sum;
                            * NULL: not wanted, or rows of the prompt are still missing */
     float scale;
@@ -182,6 +185,7 @@ struct batch {
     uint32_t n_rows, n_spans, n_outputs;
     uint32_t n_pools; /* at most one pool for each span */
     bool has_labels;  /* at least one pool has labels */
+    bool has_token_heads; /* at least one pool has a token head */
     bool has_adapters; /* some span has an adapter; spans with the same adapter are neighbours */
     int32_t *ids;        /* [n_rows] */
     uint32_t *pos;       /* [n_rows] */

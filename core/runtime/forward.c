@@ -186,7 +186,8 @@ static void pool_rows(struct runner *r, struct thread_pool_worker *w)
             float *norm = r->norm + i * r->embd_stride;
 
             norm_row(r, norm, r->x + i * r->embd_stride, &r->model->output_norm, n);
-            r->kern.add(p->sum + (i - p->row0) * p->next, norm, 1.0f, n);
+            if (p->token_head == TOKEN_HEAD_NONE)
+                r->kern.add(p->sum + (i - p->row0) * p->next, norm, 1.0f, n);
         }
     }
     end_region(r, w, RUNNER_NORM);
@@ -287,6 +288,7 @@ void runner_forward(void *ud, struct thread_pool_worker *w)
     residual_norm(r, w, pending, &none, false);
     pool_rows(r, w);
     label_pools(r, w);
+    run_token_heads(r, w);
     project_pools(r, w);
     outputs(r, w, &r->model->output_norm, &r->model->output);
     if (r->mtp.n_slots > 0)

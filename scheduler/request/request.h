@@ -91,7 +91,9 @@ struct request {
     enum pooling pooling;
     float *pooled;        /* [n_pooled], zeroed; owned by the server, which keeps it until the end:
                            * the engine adds to it; with POOLING_ALL [n_prompt][n_pooled] */
-    uint32_t n_pooled;    /* n_embd of the model */
+    uint32_t n_pooled;    /* n_embd of the model, or the outputs of token_head */
+    uint8_t token_head;   /* with POOLING_ALL, an enum token_head (core/model/model.h): the token's
+                           * vector is what this head makes of it */
     float *labels;        /* outputs of the model's classifier, whose input is `pooled`; owned by
                            * the server; NULL: the classifier is not run */
     uint32_t second_at;   /* position at which the second of two texts that are read together

@@ -109,6 +109,8 @@ static const struct request_doc {
      "[],'anyOf':[{'required':['input']},{'required':['content']},{'required':['messages']}]"},
     {"RerankRequest", "", PARAMS_RERANK,
      "['query'],'anyOf':[{'required':['documents']},{'required':['texts']}]"},
+    {"CohereEmbedRequest", "", PARAMS_COHERE_EMBED,
+     "[],'anyOf':[{'required':['texts']},{'required':['inputs']}]"},
     {"ScoreRequest", "", PARAMS_SCORE, "[]"},
     {"ScoringRequest", "", PARAMS_SCORING, "['query','items','label_token_ids']"},
     {"DecisionRequest", "", PARAMS_DECIDE, "['input','questions']"},
@@ -361,6 +363,7 @@ static void add_responses(struct buf *out, size_t i, enum http_methods method)
              "Retry-After and retry-after-ms say when to try again.',"
              "'content':{'application/json':{'schema':");
     add_ref(out, (routes[i].flags & AUTH_ANTHROPIC) != 0 ? "AnthropicError"
+                 : (routes[i].flags & AUTH_COHERE) != 0  ? "CohereError"
                  : (routes[i].flags & AUTH_OLLAMA) != 0  ? "OllamaError"
                                                          : "Error");
     buf_add_str(out, "}}}}");

@@ -10,6 +10,12 @@
 
 struct spans;
 
+struct prompt_ends { /* number of special tokens that are added before and after a text */
+    uint32_t before, behind;
+};
+
+struct prompt_ends api_request_ends(const struct api_request *p, const struct tokenizer *t);
+
 /* Fill prompt i with its text and tokens; the prompts before it are complete. 0, or a negative
  * ERR_* with p->error filled. */
 int api_request_make_prompt(struct api_request *p, const struct server_model *model, uint32_t i);

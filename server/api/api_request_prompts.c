@@ -40,6 +40,8 @@ static const char *text_field(const struct api_request *p)
         return "text_2";
     case PARAMS_SCORING:
         return "items";
+    case PARAMS_COHERE_EMBED:
+        return p->params.joined_texts != NULL ? "inputs" : "texts";
     case PARAMS_CLASSIFY:
     case PARAMS_POOL:
         return "input";
@@ -139,7 +141,31 @@ static uint32_t cut_to(const struct api_request *r, const struct server_model *m
 
     if (p->max_tokens == PARAMS_NO_LIMIT)
         answer = 1;
+    if (p->form == PARAMS_COHERE_EMBED && p->max_prompt > context)
+        return context;
     return p->max_prompt == UINT32_MAX ? context - answer : p->max_prompt;
+}
+
+struct prompt_ends api_request_ends(const struct api_request *p, const struct tokenizer *t)
+{
+    if (p->params.has_add_special && !p->params.add_special)
+        return (struct prompt_ends){0};
+    return (struct prompt_ends){tokenizer_adds_bos(t) ? 1u : 0u, tokenizer_n_behind(t)};
+}
+
+/* Cut the prompt to `most` tokens at the beginning or the end of its text; the special tokens
+ * around the text stay if there is room for them. */
+static void cut_between(const struct params *p, struct prompt_ends e, uint32_t most,
+                        struct token_list *list)
+{
+    int32_t *ids = list->ids;
+    const uint32_t room = most - e.before - e.behind;
+
+    if (most >= e.before + e.behind && p->cuts_end)
+        memmove(ids + e.before + room, ids + list->n - e.behind, e.behind * sizeof(*ids));
+    else if (most >= e.before + e.behind)
+        memmove(ids + e.before, ids + list->n - e.behind - room, (room + e.behind) * sizeof(*ids));
+    list->n = most;
 }
 
 /* Cut a prompt that is too long; an echo then has the text of the remaining tokens. */
@@ -150,7 +176,9 @@ static int fit_prompt(struct api_request *p, const struct server_model *model,
     struct token_list *list = &prompt->ids;
 
     if (p->params.max_prompt > 0 && list->n > most) {
-        if (!p->params.cuts_end)
+        if (p->params.form == PARAMS_COHERE_EMBED)
+            cut_between(&p->params, api_request_ends(p, model->tokenizer), most, list);
+        else if (!p->params.cuts_end)
             memmove(list->ids, list->ids + (list->n - most), most * sizeof(*list->ids));
         else if ((p->params.form & PARAMS_OLLAMA) != 0 &&
                  tokenizer_is_control(model->tokenizer, list->ids[list->n - 1]))
@@ -168,6 +196,11 @@ static int fit_prompt(struct api_request *p, const struct server_model *model,
         api_request_cut_middle(&p->params, model->tokenizer, api_request_context(p, model), list);
         prompt->is_text = false;
     }
+    if (p->params.max_text > 0 && list->n > p->params.max_text)
+        return api_error_set(&p->error, 400, text_field(p), NULL,
+                             "a text has %zu tokens, more than 'max_tokens' %u, and 'truncate' is "
+                             "NONE",
+                             list->n, p->params.max_text);
     if (list->n > api_request_context(p, model) && must_fit(p))
         return api_request_too_long(p, model, (uint32_t)list->n);
     return 0;

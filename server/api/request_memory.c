@@ -122,6 +122,8 @@ uint64_t request_memory_of_vectors(const struct params *p, const struct prompt *
 {
     const uint64_t n = prompt->pooled_bytes / sizeof(*prompt->pooled);
 
+    if (p->form == PARAMS_COHERE_EMBED)
+        return n * (unsigned)__builtin_popcount(p->embedding_types) * RESPONSE_NUMBER_BYTES;
     if ((p->form & (PARAMS_NUMBERS | PARAMS_OLLAMA_VECTORS)) == 0)
         return 0;
     return n * (p->as_base64 ? RESPONSE_BASE64_BYTES : RESPONSE_NUMBER_BYTES);

@@ -82,6 +82,12 @@ struct server_model { /* a served model; what it points to is borrowed */
     enum pooling pooling;    /* pooling of embeddings */
     bool keeps_tokens;       /* each token has a vector, unless a body asks for another pooling */
     uint32_t n_labels;       /* labels of its classifier; 0: it has none */
+    uint32_t n_token_labels; /* labels of each token, in place of those of texts; 0: none */
+    uint32_t n_token_vector; /* numbers of a token's vector for late interaction; 0: its state is
+                              * the vector */
+    bool skips_bos;          /* these vectors leave out BOS */
+    bool has_weights;        /* each token has a lexical weight */
+    bool is_late;            /* a text has no vector of its own, only those of its tokens */
     char *const *labels;     /* names of the labels; NULL: they have none */
     bool is_cross;           /* a cross-encoder, which reads two texts in one prompt; the output
                               * yes_label is their relevance */

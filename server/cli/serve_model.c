@@ -598,7 +598,8 @@ static enum pooling pooling_of(enum config_pooling setting, const struct model_s
 {
     const bool is_auto = setting == CONFIG_POOLING_AUTO || setting == CONFIG_POOLING_NONE;
 
-    const bool is_head = is_auto && s->n_labels > 0 && s->head_kind != HEAD_LAST;
+    const bool is_head = is_auto && s->n_labels > 0 && s->n_token_out[TOKEN_HEAD_LABELS] == 0 &&
+                         s->head_kind != HEAD_LAST;
 
     if (setting == CONFIG_POOLING_MEAN || (is_auto && s->pooling_type == 1) ||
         (is_head && s->pooling_type != 2 && s->head_kind == HEAD_MEAN))
@@ -608,11 +609,23 @@ static enum pooling pooling_of(enum config_pooling setting, const struct model_s
     return POOLING_LAST;
 }
 
+/* True: only tokens have vectors, because the file has a head for these and no pooling, and the
+ * setting asks for none. */
+static bool is_late(enum config_pooling setting, const struct model_shape *s)
+{
+    return s->n_token_out[TOKEN_HEAD_VECTOR] > 0 && s->pooling_type == 0 &&
+           (setting == CONFIG_POOLING_AUTO || setting == CONFIG_POOLING_NONE);
+}
+
 /* Set the labels. If there is one label, it is the score of relevance; of several it is the label
  * "yes", if there is one. */
 static void complete_labels(struct server_model *f, const struct model *m)
 {
-    f->n_labels = m->shape.n_labels;
+    f->n_token_labels = m->shape.n_token_out[TOKEN_HEAD_LABELS];
+    f->n_labels = f->n_token_labels > 0 ? 0 : m->shape.n_labels;
+    f->n_token_vector = m->shape.n_token_out[TOKEN_HEAD_VECTOR];
+    f->skips_bos = m->shape.skips_bos;
+    f->has_weights = m->shape.n_token_out[TOKEN_HEAD_WEIGHT] > 0;
     f->labels = m->labels;
     f->is_cross = f->n_labels == 1;
     for (uint32_t i = 0; f->labels != NULL && i < f->n_labels && !f->is_cross; i++) {
@@ -658,6 +671,7 @@ void served_complete(struct served *m)
     complete_engine(&m->info, &m->engine);
     m->info.pooling = pooling_of(m->config.pooling, &m->engine.model->shape);
     m->info.keeps_tokens = m->config.pooling == CONFIG_POOLING_NONE;
+    m->info.is_late = is_late(m->config.pooling, &m->engine.model->shape);
     m->info.load_us = m->load_us;
     m->info.bytes = m->bytes;
     m->info.sampling = &m->engine.sampling;

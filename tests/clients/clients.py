@@ -150,6 +150,7 @@ CLIENTS = [
     Python("openai", ["openai"]),
     Python("openai1", ["openai<2"], file="openai"),
     Python("anthropic", ["anthropic"]),
+    Python("cohere", ["cohere"]),
     Python("typesafe", ["typesafe-sdk[zstd]"]),
     Python("langchain", ["langchain-openai", "langchain-anthropic"]),
     Python("langchain-typesafe", ["langchain-typesafe"], file="langchain_typesafe"),

@@ -283,6 +283,8 @@ def test_answers_are_as_described(doc, server):
         "/embedding": [{"content": "Once"}, {"content": ["a", [1, "b"]], "dimensions": 3}, {"input": "a", "encoding_format": "base64"}],
         "/v1/rerank": [{"query": "a", "documents": ["b", {"text": "c"}]}, {"query": "a", "texts": ["b"]}],
         "/v2/rerank": [{"query": "a", "documents": ["b"]}],
+        "/v2/embed": [{"texts": ["Once"], "embedding_types": ["float", "int8", "uint8", "binary", "ubinary", "base64"]},
+                      {"inputs": [{"content": [{"type": "text", "text": "Once"}]}]}],
         "/v1/reranking": [{"query": "a", "documents": ["b"]}],
         "/score": [{"text_1": "a", "text_2": ["b", "c"]}],
         "/generative_scoring": [{"query": "a", "items": ["b", [5]], "label_token_ids": [5, 6]}],

@@ -29,9 +29,14 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     bool is_text;       /* the prompt was given as a string */
     bool has_added_bos; /* ids[0] was added, not sent by the client */
     bool at_start;      /* the prompt has no text: the completion begins the text */
-    float *pooled;      /* [n_embd] of an embedding; the engine's until the request ends */
+    float *pooled;      /* [n_skipped + n_pooled][width] of an embedding; the engine's until the
+                         * request ends */
     uint32_t n_pooled;  /* vectors; with is_each, or if several, one for each token */
+    uint32_t n_skipped; /* tokens before these whose vectors are computed, but not given */
     bool is_each;
+    uint32_t width;     /* numbers of each vector */
+    bool has_token_labels; /* the vectors are the outputs of a classifier of tokens */
+    bool has_weights;      /* the vectors have one number, the token's lexical weight */
     float *labels;      /* [n_labels] outputs of the classifier, in memory after the vectors; NULL:
                          * not asked for */
     uint32_t second_at; /* index of the second of two texts, or 0 */
