@@ -1,7 +1,7 @@
 /* kernels/attention/attn_f32_neon.c - attention on keys and values in f32.
  *
- * attn_body.inc with float loads on NEON: tiles of up to 6 queries. A key block of 16 tokens is four
- * registers.
+ * attn_body.inc with float loads on NEON: tiles of up to 6 queries. A key block of 16 tokens is
+ * four registers.
  */
 #include "kernels/attention/attn_tiles_neon.inc"
 
