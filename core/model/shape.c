@@ -468,5 +468,7 @@ int load_shape(struct load *l, uint32_t n_ctx)
         rc = load_temperature(l);
     if (rc == 0)
         rc = load_ones(l);
+    if (rc == 0)
+        rc = load_decision(l);
     return rc == 0 && (l->traits->flags & TRAIT_ALIBI) != 0 ? load_alibi(l) : rc;
 }

@@ -231,9 +231,12 @@ static int make_decision(struct decision_work *w, uint32_t i)
 
 int api_request_decide(struct api_request *p, const struct server_model *model)
 {
-    struct decision_work *w = mem_calloc(1, sizeof(*w));
+    struct decision_work *w;
     int rc;
 
+    if (model->decider != NULL)
+        return api_request_decide_trained(p, model);
+    w = mem_calloc(1, sizeof(*w));
     if (w == NULL)
         return api_request_no_memory(p);
     w->p = p;

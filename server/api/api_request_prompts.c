@@ -65,8 +65,7 @@ int api_request_cannot_encode(struct api_request *p)
                          "'%s' takes too many steps to tokenize", text_field(p));
 }
 
-int api_request_too_long(struct api_request *p, const struct server_model *model,
-                         uint32_t n_prompt)
+int api_request_too_long(struct api_request *p, const struct server_model *model, uint32_t n_prompt)
 {
     char size[32] = "";
 
@@ -192,11 +191,10 @@ int api_request_encode_text(struct api_request *p, const struct server_model *mo
     const struct tokenizer *t = model->tokenizer;
     const int32_t bos = tokenizer_bos(t);
     const size_t max = max_ids(p, model, prompt->n_text);
-    int rc =
-        own != NULL ? tokenizer_encode_own(t, prompt->text, prompt->n_text, own, max, p->budget,
-                                           &prompt->ids)
-                    : tokenizer_encode(t, prompt->text, prompt->n_text, flags, max, p->budget,
-                                       &prompt->ids);
+    int rc = own != NULL ? tokenizer_encode_own(t, prompt->text, prompt->n_text, own, max,
+                                                p->budget, &prompt->ids)
+                         : tokenizer_encode(t, prompt->text, prompt->n_text, flags, max, p->budget,
+                                            &prompt->ids);
 
     prompt->is_text = true;
     if (rc == 0 && own != NULL && adds && bos != TOKEN_NONE)
@@ -332,6 +330,8 @@ static int take_prompt(struct api_request *p, const struct server_model *model, 
 {
     const cJSON *v;
 
+    if ((p->params.form & PARAMS_DECISIONS) != 0 && model->decider != NULL)
+        return api_request_take_trained(p, model, i);
     if (params_has_turns(&p->params))
         return api_request_take_chat(p, model, &p->prompts[i]);
     if ((p->params.form & PARAMS_PAIRS) != 0)

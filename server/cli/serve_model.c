@@ -33,6 +33,7 @@
 #include "server/adapters/adapter_set.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint/constraint_cache.h"
+#include "server/api/decision_model.h"
 #include "server/cli/low_priority.h"
 #include "server/cli/model_files.h"
 #include "server/cli/receipt_origin.h"
@@ -314,6 +315,7 @@ static void release_loaded(struct served *m)
     constraint_cache_destroy(&m->constraint_cache);
     adapter_set_destroy(&m->adapters); /* no request holds an adapter any more */
     chat_destroy(&m->chat);
+    decision_model_destroy(&m->decider);
     buf_release(&m->receipt_origin);
     instance_draft_release(&m->draft);
     instance_release(&m->engine);
@@ -471,6 +473,24 @@ static int make_chat(struct served *m, char *err, size_t err_len)
     return 0;
 }
 
+static int make_decider(struct served *m)
+{
+    const int rc =
+        decision_model_create(&m->decider, &m->engine.model->decision, m->engine.tokenizer);
+    char id[280], type[80], complaint[400];
+
+    if (rc < 0 || m->decider == NULL)
+        return rc;
+    log_quote(id, sizeof(id), m->id);
+    log_quote(type, sizeof(type), decision_model_type(m->decider));
+    if (decision_model_complaint(m->decider) != NULL)
+        log_warn("main", "decisions=%s unusable=%s model=%s", type,
+                 log_quote(complaint, sizeof(complaint), decision_model_complaint(m->decider)), id);
+    else
+        log_info("main", "decisions=%s model=%s", type, id);
+    return 0;
+}
+
 static int make_constraint_cache(struct served *m)
 {
     const struct constraint_cache_options options = {.tokenizer = m->engine.tokenizer,
@@ -549,6 +569,8 @@ static int start_engine(struct served *m, const struct served_company *company, 
     if (make_chat(m, err, err_len) < 0 || make_adapters(m, err, err_len) < 0)
         return EXIT_FAILED;
     rc = make_constraint_cache(m);
+    if (rc == 0)
+        rc = make_decider(m);
     if (rc == 0)
         rc = make_receipt_origin(m);
     if (rc == 0)
@@ -661,6 +683,7 @@ void served_complete(struct served *m)
     m->info.bytes = m->bytes;
     m->info.sampling = &m->engine.sampling;
     m->info.chat = m->chat;
+    m->info.decider = m->decider;
     m->info.constraint_cache = m->constraint_cache;
     m->info.adapters = m->adapters;
     m->info.receipt_origin = m->receipt_origin.len > 0 ? m->receipt_origin.data : NULL;

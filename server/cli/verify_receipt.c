@@ -413,7 +413,8 @@ static bool add_recorded(struct decision_result *r, const cJSON *choice,
 
     if ((uint32_t)cJSON_GetArraySize(list) != q->n_options)
         return false;
-    cJSON_ArrayForEach(item, list) logprobs[n++] = (float)item->valuedouble;
+    cJSON_ArrayForEach(item, list)
+        logprobs[n++] = (float)item->valuedouble;
     decision_result_add(r, logprobs, n, q->n_orders);
     return true;
 }
@@ -425,7 +426,7 @@ static void diff_question(struct verifier *v, const cJSON *receipt, const struct
     const struct decision_set *s = &p->params.decisions;
     const struct decision_question *q = &s->questions[i];
     const cJSON *choices = member(receipt, "choices");
-    struct decision_result before = {.is_valid = true}, after = {.is_valid = true};
+    struct decision_result before = decision_result_begin(q), after = decision_result_begin(q);
 
     for (uint32_t k = 0; k < q->n_orders; k++) {
         const struct prompt *prompt = &p->prompts[q->first_prompt + k];

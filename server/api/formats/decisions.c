@@ -15,7 +15,7 @@
 static void read_result(const struct response_writer *a, const struct decision_question *q,
                         struct decision_result *r)
 {
-    *r = (struct decision_result){.is_valid = true};
+    *r = decision_result_begin(q);
     for (uint32_t k = 0; k < q->n_orders; k++) {
         const struct prompt *prompt = a->choices[q->first_prompt + k].prompt;
 

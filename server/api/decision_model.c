@@ -1,0 +1,260 @@
+/* server/api/decision_model.c - see decision_model.h.
+ *
+ * The labels of a family are letters, and pairs of letters where it has them: those that are one
+ * token each when they are tokenized alone, which is how these models were trained.
+ */
+#include "server/api/decision_model.h"
+
+#include "core/base/err.h"
+#include "core/base/mem.h"
+#include "core/jinja/template.h"
+#include "core/model/model.h"
+#include "core/tokenizer/tokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define TEMPLATE_NAME "systemone"
+
+/* Sets of labels. */
+enum decision_codes {
+    CODES_LETTERS = 0, /* "A" .. "Z", "a" .. "z" */
+    CODES_PAIRS,       /* "A" .. "Z", "AA" .. "ZZ" */
+};
+
+struct decision_family {
+    const char *type;
+    struct decision_form form;
+    enum decision_codes codes;
+    bool shows_labels; /* the template gets the labels; else it writes them itself */
+};
+
+static const struct decision_family families[] = {
+    {"openjev", {.is_no_first = false}, CODES_LETTERS, false},
+    {"pplx-decider", {.is_no_first = true}, CODES_PAIRS, true},
+    {"nimble", {.is_no_first = true, .lists_questions = true}, CODES_PAIRS, true},
+};
+
+struct decision_model {
+    const struct decision_family *family; /* NULL: the type is not known */
+    const struct model_decision *facts;
+    struct template *prompt;
+    char complaint[320]; /* "": none */
+    uint32_t n_labels;
+    char labels[DECISIONS_MAX_OPTIONS][DECISION_LABEL_BYTES];
+    int32_t ids[DECISIONS_MAX_OPTIONS];
+};
+
+static const struct decision_family *find_decision_family(const char *type)
+{
+    for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
+        if (strcmp(families[i].type, type) == 0)
+            return &families[i];
+    return NULL;
+}
+
+void decision_model_list_types(char *out, size_t size)
+{
+    size_t n = 0;
+
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof(families) / sizeof(families[0]) && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s%s", i > 0 ? ", " : "", families[i].type);
+}
+
+/* ---- labels ---- */
+
+/* Write text i of a family's labels; false: there are no more. */
+static bool code_text(enum decision_codes codes, uint32_t i, char out[DECISION_LABEL_BYTES])
+{
+    memset(out, 0, DECISION_LABEL_BYTES);
+    if (i < 26) {
+        out[0] = (char)('A' + i);
+        return true;
+    }
+    i -= 26;
+    if (codes == CODES_LETTERS) {
+        out[0] = (char)('a' + i);
+        return i < 26;
+    }
+    out[0] = (char)('A' + i / 26 % 26);
+    out[1] = (char)('A' + i % 26);
+    return i < 26 * 26;
+}
+
+/* Add the label if it is one token. ERR_NOMEM. */
+static int add_code(struct decision_model *m, const struct tokenizer *t, const char *text)
+{
+    struct token_list list = {0};
+    int rc = tokenizer_encode(t, text, strlen(text), 0, SIZE_MAX, NULL, &list);
+
+    if (rc == 0 && list.n == 1) {
+        memcpy(m->labels[m->n_labels], text, DECISION_LABEL_BYTES);
+        m->ids[m->n_labels++] = list.ids[0];
+    }
+    token_list_release(&list);
+    return rc;
+}
+
+static int find_codes(struct decision_model *m, const struct tokenizer *t)
+{
+    char text[DECISION_LABEL_BYTES];
+
+    for (uint32_t i = 0;
+         m->n_labels < DECISIONS_MAX_OPTIONS && code_text(m->family->codes, i, text); i++) {
+        const uint32_t n = m->n_labels;
+
+        if (add_code(m, t, text) < 0)
+            return ERR_NOMEM;
+        if (m->n_labels == n && m->family->codes == CODES_LETTERS) /* its template counts letters */
+            break;
+    }
+    if (m->n_labels < 2)
+        snprintf(m->complaint, sizeof(m->complaint),
+                 "its tokenizer has no labels that are one token each");
+    return 0;
+}
+
+/* ---- creation ---- */
+
+static void refuse_type(struct decision_model *m)
+{
+    char known[160];
+
+    decision_model_list_types(known, sizeof(known));
+    snprintf(m->complaint, sizeof(m->complaint),
+             "it was trained for decisions of the type '%s', of which this server does not know "
+             "the prompts; the known types are %s",
+             m->facts->type, known);
+}
+
+static const char *find_decision_source(const struct tokenizer *t)
+{
+    const char *name, *text;
+
+    for (size_t i = 0; (text = tokenizer_chat_template(t, i, &name)) != NULL; i++)
+        if (strcmp(name, TEMPLATE_NAME) == 0)
+            return text;
+    return NULL;
+}
+
+static int prepare_decisions(struct decision_model *m, const struct tokenizer *t)
+{
+    const char *source = find_decision_source(t);
+    char why[160];
+
+    m->family = find_decision_family(m->facts->type);
+    if (m->family == NULL) {
+        refuse_type(m);
+        return 0;
+    }
+    if (source == NULL) {
+        snprintf(m->complaint, sizeof(m->complaint),
+                 "its file has no template '%s', which says how it is asked", TEMPLATE_NAME);
+        return 0;
+    }
+    if (template_create(&m->prompt, source, strlen(source), why, sizeof(why)) < 0) {
+        snprintf(m->complaint, sizeof(m->complaint), "its template '%s' cannot be used: %s",
+                 TEMPLATE_NAME, why);
+        return 0;
+    }
+    return find_codes(m, t);
+}
+
+int decision_model_create(struct decision_model **out, const struct model_decision *facts,
+                          const struct tokenizer *t)
+{
+    struct decision_model *m;
+
+    *out = NULL;
+    if (facts->type[0] == '\0')
+        return 0;
+    m = mem_calloc(1, sizeof(*m));
+    if (m == NULL)
+        return ERR_NOMEM;
+    m->facts = facts;
+    if (prepare_decisions(m, t) < 0) {
+        decision_model_destroy(&m);
+        return ERR_NOMEM;
+    }
+    *out = m;
+    return 0;
+}
+
+void decision_model_destroy(struct decision_model **m)
+{
+    if (m == NULL || *m == NULL)
+        return;
+    template_destroy(&(*m)->prompt);
+    mem_free(*m);
+    *m = NULL;
+}
+
+/* ---- use ---- */
+
+const char *decision_model_complaint(const struct decision_model *m)
+{
+    return m->complaint[0] != '\0' ? m->complaint : NULL;
+}
+
+const char *decision_model_type(const struct decision_model *m)
+{
+    return m->facts->type;
+}
+
+int decision_model_render(const struct decision_model *m, const struct decision_ask *ask,
+                          struct budget *budget, struct buf *out, struct spans *own,
+                          struct api_error *e)
+{
+    return decision_template_render(m->prompt, &m->family->form, ask, budget, out, own, e);
+}
+
+const struct decision_form *decision_model_form(const struct decision_model *m)
+{
+    return &m->family->form;
+}
+
+uint32_t decision_model_max_options(const struct decision_model *m)
+{
+    return m->n_labels;
+}
+
+const char (*decision_model_labels(const struct decision_model *m))[DECISION_LABEL_BYTES]
+{
+    return m->family->shows_labels ? m->labels : NULL;
+}
+
+const int32_t *decision_model_label_ids(const struct decision_model *m)
+{
+    return m->ids;
+}
+
+/* ---- temperatures ---- */
+
+static const struct model_temperature *find_decision_temperature(const struct decision_model *m,
+                                                                 const char *name)
+{
+    for (uint32_t i = 0; i < m->facts->n_temperatures; i++)
+        if (strcmp(m->facts->temperatures[i].name, name) == 0)
+            return &m->facts->temperatures[i];
+    return NULL;
+}
+
+/* The range of options for which a temperature was fitted, as llama.cpp's files name it. */
+static const char *range_of(uint32_t n_options)
+{
+    return n_options <= 2 ? "2" : n_options <= 5 ? "3_5" : n_options <= 10 ? "6_10" : "11";
+}
+
+double decision_model_temperature(const struct decision_model *m, const struct decision_question *q)
+{
+    static const char *const types[] = {"noul", "choice", "score"};
+    const struct model_temperature *t;
+    char name[32];
+
+    snprintf(name, sizeof(name), "%s.%s", types[q->kind], range_of(q->n_options));
+    t = find_decision_temperature(m, name);
+    if (t == NULL)
+        t = find_decision_temperature(m, types[q->kind]);
+    return t != NULL ? (double)t->value : 1;
+}

@@ -1,0 +1,58 @@
+/* server/api/decision_model.h - a model that was trained for decisions: the form of its prompts,
+ * its labels and its temperatures.
+ *
+ * The metadata of its file say so: ARCH.decision.type names a family, a row of the table in
+ * decision_model.c, tokenizer.chat_template.systemone is the prompt's template, and
+ * ARCH.decision.temperature.KIND[.RANGE] divides the scores. The keys and the families are
+ * llama.cpp's (tools/server/server-decision.cpp). Such a model is asked in its own form, any other
+ * one through its chat template.
+ *
+ * A model whose family is not known, or whose file lacks something, is served all the same; its
+ * decisions are refused with the reason.
+ *
+ * Thread: read-only after creation.
+ * Memory: some kilobytes and the parsed template.
+ */
+#ifndef SERVER_API_DECISION_MODEL_H
+#define SERVER_API_DECISION_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/api/chat/decision_template.h"
+
+struct decision_model;
+struct model_decision;
+struct tokenizer;
+
+/* *out NULL: the model was not trained for decisions. `facts` must outlive the model. Errors:
+ * ERR_NOMEM. */
+int decision_model_create(struct decision_model **out, const struct model_decision *facts,
+                          const struct tokenizer *t);
+void decision_model_destroy(struct decision_model **m);
+
+/* Why decisions are refused, or NULL. */
+const char *decision_model_complaint(const struct decision_model *m);
+const char *decision_model_type(const struct decision_model *m); /* as the file names it */
+
+/* The names of all known types, "a, b, c". */
+void decision_model_list_types(char *out, size_t size);
+
+/* The rest is for models without a complaint. */
+
+/* Write a prompt: decision_template_render(). */
+int decision_model_render(const struct decision_model *m, const struct decision_ask *ask,
+                          struct budget *budget, struct buf *out, struct spans *own,
+                          struct api_error *e);
+const struct decision_form *decision_model_form(const struct decision_model *m);
+/* Most options of a question. */
+uint32_t decision_model_max_options(const struct decision_model *m);
+/* The labels' texts by place, if the template gets them; else NULL. */
+const char (*decision_model_labels(const struct decision_model *m))[DECISION_LABEL_BYTES];
+/* The labels' tokens by place. */
+const int32_t *decision_model_label_ids(const struct decision_model *m);
+/* The number by which the scores of a question's options are divided. */
+double decision_model_temperature(const struct decision_model *m,
+                                  const struct decision_question *q);
+
+#endif
