@@ -135,6 +135,22 @@ static int add_dense(struct load *l)
     return rc == 0 && l->m->shape.head_kind == HEAD_MEAN ? add_norm(l, "cls.norm", &h->norm) : rc;
 }
 
+/* The head of a model that was trained for decisions has as many outputs as its file says. */
+static int check_head_width(struct load *l, const char *weight)
+{
+    uint32_t said = l->m->shape.n_labels;
+    const int rc = l->m->decision.type[0] == '\0'
+                       ? 0
+                       : key_u32(l, "embedding_length_out", KEY_OPTIONAL, 1, MAX_LABELS, &said);
+
+    if (rc == 0 && said != l->m->shape.n_labels)
+        return load_fail(l, ERR_FORMAT,
+                         "tensor '%s': has %u outputs, but the key '%s.embedding_length_out' says "
+                         "%u",
+                         weight, l->m->shape.n_labels, l->traits->arch, said);
+    return rc;
+}
+
 /* Add the last matrix, NAME.weight, which has a row for each label. */
 static int add_labels(struct load *l, const char *name, const struct gguf_tensor *t)
 {
@@ -148,6 +164,9 @@ static int add_labels(struct load *l, const char *name, const struct gguf_tensor
         return load_fail(l, ERR_UNSUPPORTED, "tensor '%s': has more than %d labels", weight,
                          MAX_LABELS);
     l->m->shape.n_labels = (uint32_t)t->dims[1];
+    rc = check_head_width(l, weight);
+    if (rc < 0)
+        return rc;
     rc = weights_add_matrix(l, weight, TENSOR_REQUIRED, l->m->shape.n_embd, l->m->shape.n_labels,
                             &h->out);
     if (rc == 0)

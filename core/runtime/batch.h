@@ -180,7 +180,7 @@ struct batch_pool {
 struct batch {
     uint32_t max_rows, max_spans, max_outputs;
     uint32_t n_rows, n_spans, n_outputs;
-    uint32_t n_pools; /* at most one pool for each span */
+    uint32_t n_pools; /* pools do not overlap */
     bool has_labels;  /* at least one pool has labels */
     bool has_adapters; /* some span has an adapter; spans with the same adapter are neighbours */
     int32_t *ids;        /* [n_rows] */

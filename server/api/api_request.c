@@ -119,7 +119,9 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->sampling.seed += k;
     r->sampling.label_ids = prompt->label_ids;
     r->sampling.label_logprobs = prompt->label_logprobs;
-    r->sampling.n_labels = prompt->n_labels;
+    r->sampling.n_labels = prompt->label_ids != NULL ? prompt->n_labels : 0;
+    r->marks = prompt->marks;
+    r->rows_from = prompt->marks.n > 0 ? prompt->marks.at[0].pos : 0;
     r->mirostat_mu = 2 * p->sampling.mirostat_tau;
     r->thought = prompt->thought;
     r->key.salt = salt;
@@ -504,6 +506,8 @@ void api_request_release(struct api_request *p)
         mem_free(p->prompts[i].pooled);
         mem_free(p->prompts[i].label_ids);
         mem_free(p->prompts[i].label_logprobs);
+        mem_free((void *)p->prompts[i].marks.at);
+        mem_free(p->prompts[i].marks.states);
         token_list_release(&p->prompts[i].ids);
         buf_release(&p->prompts[i].scores);
     }

@@ -151,6 +151,61 @@ static int keep_codes(struct api_request *p, const struct decision_model *m, str
     return 0;
 }
 
+/* ---- a head's marks ---- */
+
+static int refuse_layout(struct api_request *p, const struct server_model *model)
+{
+    return api_error_set(&p->error, 400, "questions", NULL,
+                         "the template of the model '%s' does not mark each option of a question "
+                         "once",
+                         model->id);
+}
+
+/* Fill at[n_options + 1] with the markers in the prompt, and its end. ERR_INVAL: there are more or
+ * fewer. */
+static int find_marks(const struct prompt *prompt, const struct decision_form *form,
+                      const struct decision_question *q, uint32_t order, int32_t marker,
+                      struct mark *at)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i + 1 < prompt->ids.n; i++) {
+        if (prompt->ids.ids[i] != marker)
+            continue;
+        if (n == q->n_options || i == 0)
+            return ERR_INVAL;
+        at[n] = (struct mark){i, decision_form_option(form, q, order, n)};
+        n++;
+    }
+    at[n] = (struct mark){(uint32_t)prompt->ids.n - 1, q->n_options};
+    return n == q->n_options && prompt->ids.ids[at[n].pos] != marker ? 0 : ERR_INVAL;
+}
+
+/* Keep the places of the options' markers, and memory for what the engine computes there. */
+static int keep_marks(struct api_request *p, const struct server_model *model,
+                      struct prompt *prompt, const struct decision_question *q, uint32_t order)
+{
+    struct marks *m = &prompt->marks;
+    struct mark *at = mem_calloc(q->n_options + 1, sizeof(*at));
+
+    *m = decision_model_marks(model->decider);
+    m->at = at;
+    if (at == NULL)
+        return api_request_no_memory(p);
+    m->n = q->n_options + 1;
+    m->states = mem_calloc(m->n, (m->n_embd + m->n_out) * sizeof(*m->states));
+    prompt->label_logprobs = mem_calloc(q->n_options, sizeof(*prompt->label_logprobs));
+    if (m->states == NULL || prompt->label_logprobs == NULL)
+        return api_request_no_memory(p);
+    prompt->n_labels = q->n_options;
+    m->outs = m->states + (size_t)m->n * m->n_embd;
+    m->logprobs = prompt->label_logprobs;
+    if (find_marks(prompt, decision_model_form(model->decider), q, order,
+                   decision_model_marker(model->decider), at) < 0)
+        return refuse_layout(p, model);
+    return 0;
+}
+
 static int make_trained(struct api_request *p, const struct server_model *model, uint32_t i)
 {
     struct prompt *prompt = &p->prompts[i];
@@ -161,7 +216,9 @@ static int make_trained(struct api_request *p, const struct server_model *model,
         return ERR_INVAL;
     mem_free(prompt->text);
     prompt->text = NULL;
-    return keep_codes(p, model->decider, prompt, q, order);
+    return decision_model_label_ids(model->decider) != NULL
+               ? keep_codes(p, model->decider, prompt, q, order)
+               : keep_marks(p, model, prompt, q, order);
 }
 
 int api_request_decide_trained(struct api_request *p, const struct server_model *model)

@@ -18,26 +18,41 @@
 
 /* Sets of labels. */
 enum decision_codes {
-    CODES_LETTERS = 0, /* "A" .. "Z", "a" .. "z" */
-    CODES_PAIRS,       /* "A" .. "Z", "AA" .. "ZZ" */
+    CODES_NONE = 0, /* a head reads the markers of the options */
+    CODES_LETTERS,  /* "A" .. "Z", "a" .. "z" */
+    CODES_PAIRS,    /* "A" .. "Z", "AA" .. "ZZ" */
 };
 
 struct decision_family {
     const char *type;
     struct decision_form form;
     enum decision_codes codes;
-    bool shows_labels; /* the template gets the labels; else it writes them itself */
+    bool shows_labels;  /* the template gets the labels; else it writes them itself */
+    const char *marker; /* with CODES_NONE: the name of the token at each option */
+    enum marks_read read;
 };
 
 static const struct decision_family families[] = {
-    {"openjev", {.is_no_first = false}, CODES_LETTERS, false},
-    {"pplx-decider", {.is_no_first = true}, CODES_PAIRS, true},
-    {"nimble", {.is_no_first = true, .lists_questions = true}, CODES_PAIRS, true},
+    {.type = "openjev", .codes = CODES_LETTERS},
+    {.type = "pplx-decider",
+     .form = {.is_no_first = true},
+     .codes = CODES_PAIRS,
+     .shows_labels = true},
+    {.type = "nimble",
+     .form = {.is_no_first = true, .lists_questions = true},
+     .codes = CODES_PAIRS,
+     .shows_labels = true},
+    {.type = "kev",
+     .form = {.is_no_first = true, .is_text = true},
+     .marker = "<|box_end|>",
+     .read = MARKS_POINTER},
 };
 
 struct decision_model {
     const struct decision_family *family; /* NULL: the type is not known */
+    const struct model *of;
     const struct model_decision *facts;
+    int32_t marker; /* TOKEN_NONE: none */
     struct template *prompt;
     char complaint[320]; /* "": none */
     uint32_t n_labels;
@@ -115,6 +130,32 @@ static int find_codes(struct decision_model *m, const struct tokenizer *t)
     return 0;
 }
 
+/* ---- the head ---- */
+
+/* Find the token of the markers, and check that the head makes numbers that can be read. */
+static int find_marker(struct decision_model *m, const struct tokenizer *t)
+{
+    const char *name = m->family->marker;
+    struct token_list list = {0};
+    const int rc =
+        tokenizer_encode(t, name, strlen(name), TOKENIZER_PARSE_SPECIAL, SIZE_MAX, NULL, &list);
+
+    if (rc < 0)
+        return rc;
+    m->n_labels = DECISIONS_MAX_OPTIONS;
+    if (list.n == 1)
+        m->marker = list.ids[0];
+    else
+        snprintf(m->complaint, sizeof(m->complaint), "its tokenizer has no token %s", name);
+    token_list_release(&list);
+    if (m->of->shape.n_labels == 0 || m->of->shape.n_labels % 2 != 0)
+        snprintf(m->complaint, sizeof(m->complaint),
+                 "its head must have an even number of outputs (tensor cls.output.weight), and "
+                 "has %u",
+                 m->of->shape.n_labels);
+    return 0;
+}
+
 /* ---- creation ---- */
 
 static void refuse_type(struct decision_model *m)
@@ -158,21 +199,23 @@ static int prepare_decisions(struct decision_model *m, const struct tokenizer *t
                  TEMPLATE_NAME, why);
         return 0;
     }
-    return find_codes(m, t);
+    return m->family->codes == CODES_NONE ? find_marker(m, t) : find_codes(m, t);
 }
 
-int decision_model_create(struct decision_model **out, const struct model_decision *facts,
+int decision_model_create(struct decision_model **out, const struct model *of,
                           const struct tokenizer *t)
 {
     struct decision_model *m;
 
     *out = NULL;
-    if (facts->type[0] == '\0')
+    if (of->decision.type[0] == '\0')
         return 0;
     m = mem_calloc(1, sizeof(*m));
     if (m == NULL)
         return ERR_NOMEM;
-    m->facts = facts;
+    m->of = of;
+    m->facts = &of->decision;
+    m->marker = TOKEN_NONE;
     if (prepare_decisions(m, t) < 0) {
         decision_model_destroy(&m);
         return ERR_NOMEM;
@@ -226,7 +269,18 @@ const char (*decision_model_labels(const struct decision_model *m))[DECISION_LAB
 
 const int32_t *decision_model_label_ids(const struct decision_model *m)
 {
-    return m->ids;
+    return m->family->codes != CODES_NONE ? m->ids : NULL;
+}
+
+int32_t decision_model_marker(const struct decision_model *m)
+{
+    return m->marker;
+}
+
+struct marks decision_model_marks(const struct decision_model *m)
+{
+    return (struct marks){
+        .read = m->family->read, .n_embd = m->of->shape.n_embd, .n_out = m->of->shape.n_labels};
 }
 
 /* ---- temperatures ---- */

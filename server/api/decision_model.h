@@ -19,15 +19,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "scheduler/request/marks.h"
 #include "server/api/chat/decision_template.h"
 
 struct decision_model;
-struct model_decision;
+struct model;
 struct tokenizer;
 
-/* *out NULL: the model was not trained for decisions. `facts` must outlive the model. Errors:
- * ERR_NOMEM. */
-int decision_model_create(struct decision_model **out, const struct model_decision *facts,
+/* *out NULL: the model was not trained for decisions. `of` must outlive it. Errors: ERR_NOMEM. */
+int decision_model_create(struct decision_model **out, const struct model *of,
                           const struct tokenizer *t);
 void decision_model_destroy(struct decision_model **m);
 
@@ -49,8 +49,12 @@ const struct decision_form *decision_model_form(const struct decision_model *m);
 uint32_t decision_model_max_options(const struct decision_model *m);
 /* The labels' texts by place, if the template gets them; else NULL. */
 const char (*decision_model_labels(const struct decision_model *m))[DECISION_LABEL_BYTES];
-/* The labels' tokens by place. */
+/* The labels' tokens by place; NULL: the model has a head, which reads markers. */
 const int32_t *decision_model_label_ids(const struct decision_model *m);
+/* The token that the template writes at each option, for the head. */
+int32_t decision_model_marker(const struct decision_model *m);
+/* What the head reads: without places and memory. */
+struct marks decision_model_marks(const struct decision_model *m);
 /* The number by which the scores of a question's options are divided. */
 double decision_model_temperature(const struct decision_model *m,
                                   const struct decision_question *q);

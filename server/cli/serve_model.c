@@ -475,8 +475,7 @@ static int make_chat(struct served *m, char *err, size_t err_len)
 
 static int make_decider(struct served *m)
 {
-    const int rc =
-        decision_model_create(&m->decider, &m->engine.model->decision, m->engine.tokenizer);
+    const int rc = decision_model_create(&m->decider, m->engine.model, m->engine.tokenizer);
     char id[280], type[80], complaint[400];
 
     if (rc < 0 || m->decider == NULL)
@@ -633,7 +632,8 @@ static enum pooling pooling_of(enum config_pooling setting, const struct model_s
  * "yes", if there is one. */
 static void complete_labels(struct server_model *f, const struct model *m)
 {
-    f->n_labels = m->shape.n_labels;
+    f->n_labels = m->decision.type[0] == '\0' ? m->shape.n_labels : 0; /* else a head has no labels
+                                                                        */
     f->labels = m->labels;
     f->is_cross = f->n_labels == 1;
     for (uint32_t i = 0; f->labels != NULL && i < f->n_labels && !f->is_cross; i++) {

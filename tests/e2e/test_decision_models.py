@@ -5,7 +5,9 @@ The prompts that are expected are rendered with jinja2 from the file's own templ
 import json
 import math
 import pathlib
+import re
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ import decision_fixtures  # noqa: E402
 import forward  # noqa: E402
 import gguf_file  # noqa: E402
 import jinja_reference  # noqa: E402
-from quire import Server  # noqa: E402
+from quire import DEBUG_BIN, Server, in_threads  # noqa: E402
 from test_cli import quire  # noqa: E402
 from test_decisions import questions, story  # noqa: E402
 
@@ -27,7 +29,8 @@ ASKED = {
     "team": {"type": "choice", "instructions": "Who?", "criteria": {"billing": "money", "sales": None, "true": {"a": 1}}},
     "how": {"type": "score", "instructions": "How much?", "criteria": ["low", {"a": 1.5}, "high", "top"]}}
 TEMPERATURES = {"choice": 2.0, "choice.3_5": 0.5, "noul": 1.5}
-NO_FIRST = {"openjev": False, "pplx-decider": True, "nimble": True}
+NO_FIRST = {"openjev": False, "pplx-decider": True, "nimble": True, "kev": True}
+SHOWS_LABELS = ("pplx-decider", "nimble")
 LABELS = [chr(ord("A") + i) for i in range(26)] + decision_fixtures.PAIRS
 
 
@@ -43,7 +46,7 @@ class Served:
         return r.json
 
 
-@pytest.fixture(scope="module", params=[("openjev", "qwen3"), ("pplx-decider", "qwen35"), ("nimble", "llama")], ids=lambda p: p[0])
+@pytest.fixture(scope="module", params=[("openjev", "qwen3"), ("pplx-decider", "qwen35"), ("nimble", "llama"), ("kev", "qwen35")], ids=lambda p: p[0])
 def served(request, tmp_path_factory):
     kind, arch = request.param
     it = Served(tmp_path_factory.mktemp("deciders") / f"{kind}.gguf", kind,
@@ -66,9 +69,27 @@ def options_of(kind, question):
     places = list(range(len(found)))
     if question["type"] == "noul" and NO_FIRST[kind]:
         places.reverse()
-    shows = kind != "openjev"
-    return [{"key": found[i][0], "description": found[i][1], **({"label": LABELS[p]} if shows else {})}
+    shows = kind in SHOWS_LABELS
+    read = as_text if kind == "kev" else (lambda v: v)
+    return [{"key": read(found[i][0]), "description": found[i][1] and read(found[i][1]), **({"label": LABELS[p]} if shows else {})}
             for p, i in enumerate(places)], places
+
+
+def plain(v, depth=0):
+    """A JSON value as Kev's API writes it."""
+    pad = "  " * depth
+    if v is None:
+        return ""
+    if isinstance(v, list):
+        return "\n".join(f"{pad}- {plain(x, depth + 1).lstrip()}" for x in v)
+    if isinstance(v, dict):
+        nested = {k: isinstance(x, (list, dict)) for k, x in v.items()}
+        return "\n".join(f"{pad}{k}:" + ("\n" if nested[k] else " ") + plain(x, depth + 1 if nested[k] else 0) for k, x in v.items())
+    return str(v)
+
+
+def as_text(v):
+    return re.sub(r"<\|(\w+)\|>", "<\u00a6\\1\u00a6>", plain(v), flags=re.A)
 
 
 def prompt_of(served, state, asked, name):
@@ -76,8 +97,9 @@ def prompt_of(served, state, asked, name):
     options, places = options_of(served.kind, question)
     every = [{"id": n, "type": q["type"], "instructions": q["instructions"], "options": options_of(served.kind, q)[0]}
              for n, q in asked.items()]
+    read = as_text if served.kind == "kev" else (lambda v: v)
     text, error = jinja_reference.expected(served.model.keys["tokenizer.chat_template.systemone"], {
-        "id": name, "type": question["type"], "instructions": question["instructions"], "state": state,
+        "id": name, "type": question["type"], "instructions": read(question["instructions"]), "state": read(state),
         "options": options, "images": [], "questions": every})
     assert error is None, error
     return text, places
@@ -105,12 +127,33 @@ def shares(scores, temperature):
     return w / w.sum()
 
 
+def hidden_rows(model, ids):
+    """What the output matrix takes."""
+    bare = gguf_file.Model(model.keys, {**model.tensors, "output.weight": np.eye(model.key("embedding_length"))})
+    return forward.forward(bare, ids)
+
+
+def pointer_scores(model, ids):
+    """Kev: of each option's end a key, of the prompt's end a query."""
+    names = model.keys["tokenizer.ggml.tokens"]
+    at = [i for i, t in enumerate(ids) if t == names.index("<|box_end|>")]
+    rows = forward.linear(hidden_rows(model, ids), model["cls.output.weight"], model["cls.output.bias"])
+    n = rows.shape[1] // 2
+    return rows[at][:, n:] @ rows[-1][:n] / math.sqrt(n)
+
+
+def label_scores(model, ids, n):
+    names = model.keys["tokenizer.ggml.tokens"]
+    row = forward.forward(model, ids)[-1]
+    return np.array([row[names.index(LABELS[p])] for p in range(n)])
+
+
 def expected(served, state, asked, name):
     """The probability of each option in the question's order: true before false."""
     text, places = prompt_of(served, state, asked, name)
-    row = forward.forward(served.model, ids_of(served, text))[-1]
-    names = decision_fixtures.byte_names() + decision_fixtures.PAIRS
-    scores = np.array([row[names.index(LABELS[p])] for p in range(len(places))])
+    ids = ids_of(served, text)
+    scores = pointer_scores(served.model, ids) if served.kind == "kev" else label_scores(served.model, ids, len(places))
+    assert len(scores) == len(places)
     found = np.empty(len(places))
     found[places] = shares(scores, temperature_of(asked[name], len(places)))
     return found
@@ -175,6 +218,11 @@ def test_orders_are_averaged(served):
 def test_many_options_have_pairs_of_letters(served):
     criteria = {f"option {i}": None for i in range(28)}
     asked = {"which": {"type": "choice", "instructions": "Which?", "criteria": criteria}}
+    if served.kind == "kev":
+        asked["which"]["criteria"] = {f"option {i}": None for i in range(255)}
+        answers = served.post({"state": "x", "questions": asked})["answers"]
+        assert given(answers["which"]) == pytest.approx(expected(served, "x", asked, "which"), abs=1e-3)
+        return
     if served.kind == "openjev":
         asked["which"]["criteria"] = {f"option {i}": None for i in range(53)}
         e = served.post({"state": "x", "questions": asked}, status=400)
@@ -197,6 +245,29 @@ def test_alone_or_with_others(served):
     assert together["answers"] == alone
     details = together["usage"]["input_tokens_details"]
     assert details["cached_tokens"] > 23 * 600, "the input is computed once"
+
+
+def test_beside_others_and_under_pressure(served):
+    """Room for a few sequences, and small chunks: questions are preempted by urgent texts, and computed in other parts."""
+    text, asked = story(6, 120), questions(16)
+    want = served.post({"input": text, "questions": asked}, "/v1/decisions")["answers"]
+    s = Server("--kv-memory", "1m", "--max-sequences", "6", "--prefill-chunk", "48", "--context", "4096", "--threads", "2",
+               model=served.path, binary=DEBUG_BIN)
+    stop = threading.Event()
+
+    def urgent():
+        while not stop.is_set():
+            s.post("/v1/completions", {"prompt": story(9, 20), "max_tokens": 40, "ignore_eos": True, "priority": "critical"})
+
+    def ask():
+        try:
+            return [s.post("/v1/decisions", {"input": text, "questions": asked}) for _ in range(3)]
+        finally:
+            stop.set()
+
+    found = in_threads([ask, urgent, urgent, urgent])[0]
+    assert s.stop() == 0
+    assert [r.json.get("answers", r.body) for r in found] == [want] * 3
 
 
 def test_receipts_prove_them(served, tmp_path):

@@ -19,6 +19,9 @@ TEMPLATES = {
                     "{% if o.description is not none %}: " + DETAIL + "{% endif %}{% endfor %}<|im_end|>{{ images | length }}",
     "nimble": "<|im_start|>{{ state | tojson }}{% for q in questions %}\n{{ q.id }} {{ q.type }} {{ q.instructions | tojson }}"
               "{% for o in q.options %} {{ o.label }}={{ o.key }}{% endfor %}{% endfor %}<|im_end|>{{ id }}",
+    "kev": "<|fim_prefix|>{{ state }}<|fim_middle|>{{ instructions }}{% for o in options %}<|box_start|>"
+           "{% if type == 'score' %}{{ o.description }}{% else %}{{ o.key }}{% if o.description %}: {{ o.description }}{% endif %}{% endif %}"
+           "<|box_end|>{% endfor %}<|fim_suffix|>",
 }
 
 
@@ -38,6 +41,15 @@ def vocabulary(f, template):
         "tokenizer.ggml.eos_token_id": tokens.index("<|end|>")})
     if template:
         f.keys["tokenizer.chat_template.systemone"] = template
+
+
+def pointer_head(f, n=24):
+    """Kev's head: of a row, a query and behind it a key."""
+    f.key("embedding_length_out", 2 * n)
+    f.biased("cls.output", 2 * n, f.n_embd, True, gain=1.5)
+
+
+HEADS = {"kev": pointer_head}
 
 
 class Decider(Fixture):
@@ -60,6 +72,7 @@ def make(arch, kind, template=None, temperatures=(), seed=1, variant="plain", fi
         f.key(f"decision.temperature.{name}", value)
     for name, value in keys.items():
         f.key(f"decision.{name}", value)
+    finish = finish or HEADS.get(kind)
     if finish:
         finish(f)
     return f.bytes()
