@@ -334,7 +334,7 @@ void sched_read_ahead(struct sched *s, const struct seq *next)
 
 #define MIN_AWAITED 4 /* least number of shared blocks that a sequence waits for */
 
-/* Number of whole blocks that `a` may take from the cache and that two prompts have in common: their
+/* Number of whole blocks that two prompts have in common, and `a` may take from the cache: their
  * chained hashes are equal up to there. */
 static uint32_t n_common(const struct request *a, const struct request *b, uint32_t from)
 {
