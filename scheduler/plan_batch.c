@@ -104,6 +104,7 @@ static void add_batch_item(struct batch *b, const struct plan_item *item, uint32
     struct batch_span *span = &b->spans[b->n_spans - 1];
 
     span->second_at = item->request->second_at;
+    span->question = item->request->marks.question;
     span->state = item->state;
     span->slot = item->slot;
     span->owner = item->request->id;

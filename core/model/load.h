@@ -27,7 +27,7 @@ struct matrix_job {
     uint32_t row0, row_stride;
     uint32_t run, run_stride; /* run: number of neighbouring rows taken from each head; 0: no
                                * runs */
-    bool is_transposed;       /* rows are columns of the tensor; the panels are floats */
+    bool is_transposed; /* rows are columns of the tensor; the panels are floats */
 };
 
 enum vector_layout {
@@ -47,7 +47,7 @@ struct vector_job {
     enum vector_layout layout;
     uint32_t stride;
     bool is_rate; /* elements above 0 are an error */
-    size_t at;    /* offset of the vector in the mapping, in floats */
+    size_t at; /* offset of the vector in the mapping, in floats */
 };
 
 struct load {
@@ -60,18 +60,18 @@ struct load {
     uint32_t n_dense_lead; /* number of first layers without experts, in a model with experts */
     uint32_t expert_period, expert_at; /* of each expert_period layers only number expert_at (from
                                         * 0) has experts; 0: all layers have */
-    uint32_t n_nextn; /* layers after the model's own: the first guesses tokens (has_mtp),
-                       * tensors of the others are ignored */
-    bool wants_mtp;   /* see model_options */
+    uint32_t n_nextn;      /* layers after the model's own: the first guesses tokens (has_mtp),
+                            * tensors of the others are ignored */
+    bool wants_mtp;        /* see model_options */
     struct matrix_job *matrices;
     size_t n_matrices;
     struct vector_job *vectors;
     size_t n_vectors;
-    size_t n_floats;           /* floats of all vectors */
-    uint64_t panel_bytes;      /* bytes of all matrices in one part */
-    uint32_t n_parts;          /* parts of the panels' mapping */
-    const struct numa *numa;   /* or NULL: see model_options */
-    bool *used;                /* [tensors of the file] */
+    size_t n_floats;      /* floats of all vectors */
+    uint64_t panel_bytes; /* bytes of all matrices in one part */
+    uint32_t n_parts;     /* parts of the panels' mapping */
+    const struct numa *numa; /* or NULL: see model_options */
+    bool *used;           /* [tensors of the file] */
     enum block_type load_type; /* see model_options */
     char *err;
     size_t err_len;

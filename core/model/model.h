@@ -31,9 +31,10 @@ struct numa;
 
 /* down(act(gate x) * up x), or down(act(up x)) without a gate; each may have biases. */
 struct ffn {
-    struct matrix gate, up;                       /* [n_ff][n_embd] */
-    struct matrix down;                           /* [n_embd][n_ff] */
+    struct matrix gate, up; /* [n_ff][n_embd] */
+    struct matrix down;     /* [n_embd][n_ff] */
     const float *gate_bias, *up_bias, *down_bias; /* [n_each][n_out] or NULL */
+    bool has_relu; /* its activation is max(x, 0), not the shape's */
 };
 
 #define MODEL_NO_ROPE UINT32_MAX
@@ -65,18 +66,18 @@ struct model_layer {
     const float *attn_out_bias;            /* [n_embd] or NULL */
     struct norm attn_sub_norm;             /* [n_head*head_out], over the input of attn_out */
     struct norm attn_post_norm, attn_sum_norm, ffn_norm;
-    struct norm attn_input_norm; /* over the sum of attn_sum_norm's output and attention's
-                                  * input x; without a weight x is not added again */
-    struct ffn ffn;              /* in a layer with experts: the shared expert, if any */
-    struct norm ffn_sub_norm;    /* [n_ff], over the input of ffn.down */
-    bool is_sparse;              /* gates below mean + sparsity * deviation become 0 */
-    float sparsity;              /* in standard deviations; other gates become their
-                                  * excess over the bound */
-    struct matrix router;        /* [n_expert][n_embd] in a layer with experts */
-    const float *router_bias;    /* [n_expert] or NULL: added to the router's outputs */
-    const float *choice_bias;    /* [n_expert] or NULL: added for the choice of experts
-                                  * only, not to weights */
-    struct ffn experts;          /* n_expert nets */
+    struct norm attn_input_norm;           /* over the sum of attn_sum_norm's output and attention's
+                                            * input x; without a weight x is not added again */
+    struct ffn ffn;                        /* in a layer with experts: the shared expert, if any */
+    struct norm ffn_sub_norm;              /* [n_ff], over the input of ffn.down */
+    bool is_sparse;                        /* gates below mean + sparsity * deviation become 0 */
+    float sparsity;                        /* in standard deviations; other gates become their
+                                            * excess over the bound */
+    struct matrix router;                  /* [n_expert][n_embd] in a layer with experts */
+    const float *router_bias;              /* [n_expert] or NULL: added to the router's outputs */
+    const float *choice_bias;              /* [n_expert] or NULL: added for the choice of experts
+                                            * only, not to weights */
+    struct ffn experts;                    /* n_expert nets */
     /* with n_moe_latent: map x to the experts' input, and the experts' sum back to x */
     struct matrix experts_in, experts_out; /* [n_moe_latent][n_embd], [n_embd][n_moe_latent] */
     /* norms of the parts of a layer that has a dense net beside its experts */
@@ -87,45 +88,45 @@ struct model_layer {
     /* per-layer embedding: out(act(gate x) * the layer's part of the token's row), normed, is added
      * to x */
     struct matrix per_layer_gate, per_layer_out; /* [n_per_layer][n_embd], [n_embd][n_per_layer] */
-    struct norm per_layer_post_norm;             /* [n_embd] */
-    const float *out_scale; /* [1] or NULL: x is multiplied by it after the layer */
+    struct norm per_layer_post_norm;       /* [n_embd] */
+    const float *out_scale;                /* [1] or NULL: x is multiplied by it after the layer */
     /* for a model with several streams (AltUp, arXiv 2301.13310; n_streams): a router of the first
      * stream weighs them, see forward_streams.c */
-    struct matrix stream_router;    /* [n_streams][n_embd] */
-    struct norm stream_router_norm; /* [n_embd] */
-    struct matrix stream_predict;   /* [n_streams*n_streams][n_streams] */
-    struct matrix stream_correct;   /* [n_streams][n_streams] */
-    const float *stream_scale;      /* [n_embd], multiplied into the input of
-                                     * per_layer_gate */
+    struct matrix stream_router;           /* [n_streams][n_embd] */
+    struct norm stream_router_norm;        /* [n_embd] */
+    struct matrix stream_predict;          /* [n_streams*n_streams][n_streams] */
+    struct matrix stream_correct;          /* [n_streams][n_streams] */
+    const float *stream_scale;             /* [n_embd], multiplied into the input of
+                                            * per_layer_gate */
     /* a low-rank net parallel to attention (LAuReL, arXiv 2411.07501): attention's input, and the
      * normed laurel_out(laurel_in(input)), are added too */
-    struct matrix laurel_in, laurel_out; /* [n_laurel][n_embd], [n_embd][n_laurel] */
+    struct matrix laurel_in, laurel_out;   /* [n_laurel][n_embd], [n_embd][n_laurel] */
     struct norm laurel_norm;
-    struct matrix shared_gate; /* [1][n_embd]: its sigmoid scales the shared expert */
+    struct matrix shared_gate;             /* [1][n_embd]: its sigmoid scales the shared expert */
     struct norm ffn_post_norm, ffn_sum_norm;
     /* Latent attention (DeepSeek's MLA). If q_down exists, queries are q times the normed outputs
      * of q_down. The outputs of k, a latent vector and a rotated part, are the keys and values of
      * all heads; a head's key_up maps its query into the latent space, value_up its result out of
      * it. */
-    struct matrix q_down;    /* [n_lora_q][n_embd] */
-    struct norm q_down_norm; /* [n_lora_q] */
-    struct norm latent_norm; /* [n_latent] */
-    struct matrix key_up;    /* n_head of [n_latent][n_nope] */
-    struct matrix value_up;  /* n_head of [head_out][n_latent] */
+    struct matrix q_down;        /* [n_lora_q][n_embd] */
+    struct norm q_down_norm;     /* [n_lora_q] */
+    struct norm latent_norm;     /* [n_latent] */
+    struct matrix key_up;        /* n_head of [n_latent][n_nope] */
+    struct matrix value_up;      /* n_head of [head_out][n_latent] */
     /* Sizes of this layer. They may differ from the shape's, for instance in layers with a window;
      * with MLA they are the shape's. */
     uint32_t n_kv_head, key_dim, value_dim, n_rot, n_ff; /* n_kv_head 0: the layer has no
                                                           * attention */
-    bool shares_kv;           /* the layer makes no keys and values and reads those of the last
-                               * earlier layer of its kind; see kv */
-    uint32_t window;          /* tokens that the layer sees, up to and including its own; 0:
-                               * all */
-    uint32_t ahead;           /* encoders with a window: tokens after its own that a row sees;
-                               * window is ahead + 1 */
-    struct kv_location kv;    /* where its keys and values are in the KV cache */
-    uint32_t rope;            /* index in the model's rope tables, or MODEL_NO_ROPE */
-    const float *query_scale; /* [n_ctx] or NULL: a query is multiplied by the factor of its
-                               * position */
+    bool shares_kv;              /* the layer makes no keys and values and reads those of the last
+                                  * earlier layer of its kind; see kv */
+    uint32_t window;             /* tokens that the layer sees, up to and including its own; 0:
+                                  * all */
+    uint32_t ahead;              /* encoders with a window: tokens after its own that a row sees;
+                                  * window is ahead + 1 */
+    struct kv_location kv;          /* where its keys and values are in the KV cache */
+    uint32_t rope;               /* index in the model's rope tables, or MODEL_NO_ROPE */
+    const float *query_scale;    /* [n_ctx] or NULL: a query is multiplied by the factor of its
+                                  * position */
 };
 
 /* Says over which values q_norm and k_norm are taken. */
@@ -155,8 +156,8 @@ enum expert_gate {
 
 struct model_shape {
     uint32_t n_vocab, n_embd, n_layer;
-    uint32_t n_ff;              /* width of the widest dense net; 0: no layer has one */
-    uint32_t n_head, n_kv_head; /* 0: no layer has attention */
+    uint32_t n_ff;               /* width of the widest dense net; 0: no layer has one */
+    uint32_t n_head, n_kv_head;  /* 0: no layer has attention */
     struct recurrent_shape recurrent;
     uint32_t key_dim, value_dim; /* floats of a key, of a value, of one KV head */
     uint32_t window_dim;         /* key_dim and value_dim of layers with a window; 0: as in the
@@ -172,14 +173,14 @@ struct model_shape {
                                   * MLA */
     uint32_t n_latent, n_lora_q, n_nope; /* only MLA, else 0; n_nope: values of a head's query that
                                           * are not rotated */
-    uint32_t n_rot;                      /* dimensions that rope rotates, even; 0: none */
+    uint32_t n_rot;              /* dimensions that rope rotates, even; 0: none */
     uint32_t n_ctx_train;
-    uint32_t n_ctx;  /* positions this instance serves: rope tables reach this far */
-    uint32_t window; /* tokens of the window (an encoder's: both sides together); 0: no
-                      * layer has one */
-    bool is_chunked; /* windows begin at multiples of their size, whole KERN_SEGMENTs */
+    uint32_t n_ctx;              /* positions this instance serves: rope tables reach this far */
+    uint32_t window;             /* tokens of the window (an encoder's: both sides together); 0: no
+                                  * layer has one */
+    bool is_chunked;             /* windows begin at multiples of their size, whole KERN_SEGMENTs */
     uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared;
-    uint32_t n_moe_latent; /* width of an expert's input and output; 0: n_embd */
+    uint32_t n_moe_latent;       /* width of an expert's input and output; 0: n_embd */
     uint32_t n_expert_group, n_expert_group_used; /* a token's experts are in this many groups, each
                                                    * of n_expert / n_expert_group neighbours; 0:
                                                    * there are no groups */
@@ -187,29 +188,30 @@ struct model_shape {
                             * last, 4 for a classifier */
     uint32_t n_labels;     /* labels of the classifier; 0: there is none */
     enum head_kind head_kind;
-    uint32_t n_wide;        /* widest output of the projections; 0: there are none */
+    uint32_t n_head_layers; /* last layers that belong to a head for decisions; 0: there are none */
+    uint32_t n_wide;       /* widest output of the projections; 0: there are none */
     uint32_t n_token_types; /* an encoder's token types: 1, or 2 and more, of which the second is a
                              * second text's */
     enum norm_kind norm;
     float norm_eps;
     enum qk_norm qk_norm;
-    bool late_qk_norm; /* queries and keys are normed after the rotation */
+    bool late_qk_norm;           /* queries and keys are normed after the rotation */
     enum kern_act act;
     enum expert_gate expert_gate;
-    bool expert_norm; /* weights of the chosen experts are made to sum to 1 */
+    bool expert_norm;            /* weights of the chosen experts are made to sum to 1 */
     float expert_scale;
-    bool experts_weigh_input;       /* weights multiply the experts' inputs, not their outputs */
+    bool experts_weigh_input;    /* weights multiply the experts' inputs, not their outputs */
     float router_scale, router_cap; /* a factor of the router's outputs, then a soft cap of them; 0:
                                      * none */
-    bool has_beside;                /* a dense net runs beside the experts, instead of a shared
-                                     * expert */
-    float moe_scale;                /* with has_beside: factor of the sum of both */
+    bool has_beside;             /* a dense net runs beside the experts, instead of a shared
+                                  * expert */
+    float moe_scale;             /* with has_beside: factor of the sum of both */
     bool rope_neox;
-    bool is_parallel; /* both branches of a layer take the same x */
-    bool is_encoder;  /* tokens see all tokens; there are no logits, only embeddings */
+    bool is_parallel;            /* both branches of a layer take the same x */
+    bool is_encoder;             /* tokens see all tokens; there are no logits, only embeddings */
     float embed_scale, residual_scale, logit_scale; /* factors; 1: no scaling */
-    float attn_scale;                               /* factor of attention scores */
-    float attn_cap, logit_cap;                      /* soft caps; 0: none */
+    float attn_scale;            /* factor of attention scores */
+    float attn_cap, logit_cap;   /* soft caps; 0: none */
 };
 
 /* The parts around a layer that guesses the token after the next one (multi-token prediction, MTP;
@@ -226,6 +228,7 @@ struct model_mtp {
 };
 
 #define MODEL_N_ROPE 2
+#define MODEL_N_QUESTION 3 /* kinds of questions: a choice, a score, yes or no */
 #define MODEL_N_PROJECTION 2
 
 struct rope_table {
@@ -239,12 +242,15 @@ struct model_head {
     struct norm norm;
     struct matrix out;
     const float *out_bias;
+    /* with n_head_layers: the head begins with output_norm of x and the kind of question */
+    const float *questions; /* [MODEL_N_QUESTION][n_embd] added to x, by the kind of question */
+    struct norm state_norm; /* over x behind the head's layers, instead of output_norm */
 };
 
 #define MODEL_MAX_TEMPERATURES 24
 
 struct model_temperature { /* by which the scores of some questions' options are divided */
-    char name[24];         /* a kind of question ("choice"), or a kind and a range ("choice.3_5") */
+    char name[24]; /* a kind of question ("choice"), or a kind and a range ("choice.3_5") */
     float value;
 };
 
@@ -270,37 +276,37 @@ struct model {
     struct matrix stream_in, stream_out; /* n_streams-1 matrices [n_embd][n_embd]: stream_in maps
                                           * the embedding to each other stream, stream_out its
                                           * result back */
-    struct matrix per_layer_embed;       /* [n_vocab][n_layer*n_per_layer], with n_per_layer */
-    struct matrix per_layer_in;          /* [n_layer*n_per_layer][n_embd], takes the embedding */
-    struct norm per_layer_norm;          /* [n_per_layer], over per_layer_in's outputs for each
-                                          * layer */
-    struct matrix pos_embed;             /* [n_ctx_train][n_embd], where positions are learned */
-    const float *type_embed;             /* [n_token_types][n_embd] or NULL: added to tokens */
+    struct matrix per_layer_embed;     /* [n_vocab][n_layer*n_per_layer], with n_per_layer */
+    struct matrix per_layer_in;        /* [n_layer*n_per_layer][n_embd], takes the embedding */
+    struct norm per_layer_norm;        /* [n_per_layer], over per_layer_in's outputs for each
+                                        * layer */
+    struct matrix pos_embed;           /* [n_ctx_train][n_embd], where positions are learned */
+    const float *type_embed;           /* [n_token_types][n_embd] or NULL: added to tokens */
     struct norm embed_norm;
     struct norm output_norm;
-    struct matrix output;     /* has embed's panels when tied; an encoder has none */
-    const float *output_bias; /* [n_vocab] or NULL */
-    struct model_head head;   /* with n_labels */
+    struct matrix output;              /* has embed's panels when tied; an encoder has none */
+    const float *output_bias;          /* [n_vocab] or NULL */
+    struct model_head head;            /* with n_labels */
     struct matrix projections[MODEL_N_PROJECTION]; /* dense layers for pooled vectors, applied in
                                                     * this order; the last has n_embd outputs; each
                                                     * may be missing */
-    char **labels;                                 /* [n_labels] names, or NULL */
-    float *slopes;                                 /* [n_head] of ALiBi, or NULL: see kern_attn */
-    float *query_scale; /* [n_ctx] or NULL: the memory of the layers' query_scale */
-    float *ones;        /* ones, the weights of norms without weights; or NULL */
+    char **labels;                     /* [n_labels] names, or NULL */
+    float *slopes;                     /* [n_head] of ALiBi, or NULL: see kern_attn */
+    float *query_scale;                /* [n_ctx] or NULL: the memory of the layers' query_scale */
+    float *ones;                       /* ones, the weights of norms without weights; or NULL */
     bool has_mtp;
     struct model_mtp mtp;
-    struct model_layer *layers; /* [model_n_layers()]; with has_mtp the last one guesses
-                                 * tokens and is not part of the model */
-    struct kv_groups groups;    /* KV cache groups of the layers with keys; without such
-                                 * layers one empty group */
-    size_t state_floats;        /* floats of a sequence's recurrent states; 0: no layer has
-                                 * one */
+    struct model_layer *layers;        /* [model_n_layers()]; with has_mtp the last one guesses
+                                        * tokens and is not part of the model */
+    struct kv_groups groups;           /* KV cache groups of the layers with keys; without such
+                                        * layers one empty group */
+    size_t state_floats;               /* floats of a sequence's recurrent states; 0: no layer has
+                                        * one */
     struct rope_table ropes[MODEL_N_ROPE]; /* model_layer.rope says which */
-    uint32_t n_parts; /* parts of each matrix: 1, or one for each memory node */
-    bool is_cached;   /* the panels came from the weight cache */
-    void *arena;      /* private: the mappings that the pointers above point
-                       * into */
+    uint32_t n_parts;                  /* parts of each matrix: 1, or one for each memory node */
+    bool is_cached;                    /* the panels came from the weight cache */
+    void *arena;                       /* private: the mappings that the pointers above point
+                                        * into */
 };
 
 /* Return the number of layers, including the one that guesses tokens. */

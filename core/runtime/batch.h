@@ -116,6 +116,7 @@ struct batch_span {
     uint32_t slot;
     uint64_t owner;
     uint32_t second_at; /* encoders: position where the second text begins; 0: only one text */
+    uint32_t question;  /* models with a head for decisions: the kind of question (model.h) */
     const struct adapter *adapter; /* LoRA adapter of the sequence, or NULL */
     float adapter_scale;
 };

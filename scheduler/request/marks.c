@@ -10,13 +10,15 @@
 #include <math.h>
 #include <stddef.h>
 
-static double pointer_score(const struct marks *m, uint32_t i)
+static double score_of(const struct marks *m, uint32_t i)
 {
     const uint32_t n = m->n_out / 2;
     const float *query = m->outs + (size_t)(m->n - 1) * m->n_out;
     const float *key = m->outs + (size_t)i * m->n_out + n;
     double sum = 0;
 
+    if (m->read == MARKS_EACH)
+        return (double)m->outs[(size_t)i * m->n_out];
     for (uint32_t k = 0; k < n; k++)
         sum += (double)query[k] * (double)key[k];
     return sum / sqrt((double)n);
@@ -24,13 +26,13 @@ static double pointer_score(const struct marks *m, uint32_t i)
 
 void marks_settle(const struct marks *m)
 {
-    const uint32_t n = m->n - 1;
-    double top = pointer_score(m, 0), sum = 0;
+    const uint32_t n = m->read == MARKS_POINTER ? m->n - 1 : m->n;
+    double top = score_of(m, 0), sum = 0;
 
     for (uint32_t i = 1; i < n; i++)
-        top = fmax(top, pointer_score(m, i));
+        top = fmax(top, score_of(m, i));
     for (uint32_t i = 0; i < n; i++)
-        sum += maths_exp(pointer_score(m, i) - top);
+        sum += maths_exp(score_of(m, i) - top);
     for (uint32_t i = 0; i < n; i++)
-        m->logprobs[m->at[i].option] = (float)(pointer_score(m, i) - top - maths_log(sum));
+        m->logprobs[m->at[i].option] = (float)(score_of(m, i) - top - maths_log(sum));
 }

@@ -8,6 +8,7 @@
  *   MARKS_POINTER  a head's numbers are a query and a key of the same length; the score is the
  *                  product of the last mark's query and the option's key, divided by the root of
  *                  the length. The last mark is the end of the prompt, and no option's.
+ *   MARKS_EACH     the head makes one number, the score.
  *
  * Thread: the server fills it; then the engine's, until the request ends.
  * Memory: all arrays are the server's, which keeps them until the request ends.
@@ -19,6 +20,7 @@
 
 enum marks_read {
     MARKS_POINTER = 0,
+    MARKS_EACH,
 };
 
 struct mark {
@@ -31,9 +33,10 @@ struct marks {
     uint32_t n;
     const struct mark *at; /* [n] by position */
     uint32_t n_embd, n_out;
-    float *states;   /* [n][n_embd] zeroed; filled by the runner */
-    float *outs;     /* [n][n_out] the head's numbers; filled by the runner */
-    float *logprobs; /* [options] filled by marks_settle() */
+    uint32_t question; /* the kind of question that the head is told (core/model/model.h) */
+    float *states;     /* [n][n_embd] zeroed; filled by the runner */
+    float *outs;       /* [n][n_out] the head's numbers; filled by the runner */
+    float *logprobs;   /* [options] filled by marks_settle() */
 };
 
 /* All marks are computed: make the log-probabilities of the options. */

@@ -291,7 +291,7 @@ void info_add_capabilities(struct buf *b, const struct server_model *m)
         bool has;
     } rows[] = {
         {"completion", !m->is_encoder},
-        {"embedding", true},
+        {"embedding", !m->only_decides},
         {"tools", has_chat && chat_caps(with_tools != NULL ? with_tools : m->chat)->prints_tools},
         {"thinking", has_chat && output_style_has_thoughts(chat_style(m->chat))},
         {"insert", m->tokenizer != NULL && infill_is_known(m->tokenizer)},

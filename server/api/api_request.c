@@ -335,7 +335,8 @@ static int check_task(struct api_request *p, const struct server_model *model)
 {
     if ((p->wire_format->form & PARAMS_POOLED) != 0)
         return api_request_check_pooling(p, model);
-    if (!model->is_encoder)
+    if (!model->is_encoder ||
+        (model->decider != NULL && (p->wire_format->form & PARAMS_DECISIONS) != 0))
         return 0;
     return api_error_set(
         &p->error, 400, "model", "unsupported_model",

@@ -104,7 +104,7 @@ static size_t max_ids(const struct api_request *p, const struct server_model *mo
     const size_t context = api_request_context(p, model), most = n_text * 4 + 16;
 
     if (p->params.max_prompt == 0 && (p->params.form & PARAMS_LLAMA) == 0 &&
-        p->params.edits.n == 0 && must_fit(p) && !api_request_may_cut(p))
+        p->params.edits.n == 0 && must_fit(p) && !api_request_may_cut(p) && !model->only_decides)
         return context;
     return most > context ? most : context;
 }

@@ -110,13 +110,24 @@ static int check_asked(struct api_request *p, const struct server_model *model,
     return 0;
 }
 
+static int refuse_layout(struct api_request *p, const struct server_model *model)
+{
+    return api_error_set(&p->error, 400, "questions", NULL,
+                         "the template of the model '%s' does not mark each option of a question "
+                         "once",
+                         model->id);
+}
+
 /* ---- prompts ---- */
 
 int api_request_take_trained(struct api_request *p, const struct server_model *model, uint32_t i)
 {
     const struct decision_model *m = model->decider;
     struct prompt *prompt = &p->prompts[i];
-    struct decision_ask ask = {.params = &p->params, .labels = decision_model_labels(m)};
+    struct decision_ask ask = {.params = &p->params,
+                               .labels = decision_model_labels(m),
+                               .marker = decision_model_marker_text(m)};
+    struct decision_layout layout;
     struct spans own = {0};
     struct buf text;
     int rc;
@@ -130,6 +141,9 @@ int api_request_take_trained(struct api_request *p, const struct server_model *m
         prompt->text = buf_detach(&text, &prompt->n_text);
         rc = api_request_encode_text(p, model, prompt, &own);
     }
+    if (rc == 0 && decision_model_layout(m, ask.question, &layout) &&
+        decision_cut(&prompt->ids, &layout) < 0)
+        rc = refuse_layout(p, model);
     buf_release(&text);
     spans_release(&own);
     return rc;
@@ -152,14 +166,6 @@ static int keep_codes(struct api_request *p, const struct decision_model *m, str
 }
 
 /* ---- a head's marks ---- */
-
-static int refuse_layout(struct api_request *p, const struct server_model *model)
-{
-    return api_error_set(&p->error, 400, "questions", NULL,
-                         "the template of the model '%s' does not mark each option of a question "
-                         "once",
-                         model->id);
-}
 
 /* Fill at[n_options + 1] with the markers in the prompt, and its end. ERR_INVAL: there are more or
  * fewer. */
@@ -186,13 +192,13 @@ static int keep_marks(struct api_request *p, const struct server_model *model,
                       struct prompt *prompt, const struct decision_question *q, uint32_t order)
 {
     struct marks *m = &prompt->marks;
-    struct mark *at = mem_calloc(q->n_options + 1, sizeof(*at));
+    struct mark *at = mem_calloc(q->n_options + 1, sizeof(*at)); /* and the prompt's end */
 
-    *m = decision_model_marks(model->decider);
+    *m = decision_model_marks(model->decider, q);
     m->at = at;
     if (at == NULL)
         return api_request_no_memory(p);
-    m->n = q->n_options + 1;
+    m->n = m->read == MARKS_POINTER ? q->n_options + 1 : q->n_options;
     m->states = mem_calloc(m->n, (m->n_embd + m->n_out) * sizeof(*m->states));
     prompt->label_logprobs = mem_calloc(q->n_options, sizeof(*prompt->label_logprobs));
     if (m->states == NULL || prompt->label_logprobs == NULL)
@@ -228,6 +234,8 @@ int api_request_decide_trained(struct api_request *p, const struct server_model 
 
     if (check_trained(p, model) < 0 || (set->state == NULL && make_state(p) < 0))
         return ERR_INVAL;
+    if (model->is_encoder)
+        p->params.max_tokens = 0;
     for (uint32_t i = 0; i < set->n_questions; i++)
         set->questions[i].temperature =
             decision_model_temperature(model->decider, &set->questions[i]);

@@ -28,7 +28,7 @@ struct decision_family {
     struct decision_form form;
     enum decision_codes codes;
     bool shows_labels;  /* the template gets the labels; else it writes them itself */
-    const char *marker; /* with CODES_NONE: the name of the token at each option */
+    const char *marker; /* with CODES_NONE: the name of the token at each option; NULL: [MASK] */
     enum marks_read read;
 };
 
@@ -46,13 +46,15 @@ static const struct decision_family families[] = {
      .form = {.is_no_first = true, .is_text = true},
      .marker = "<|box_end|>",
      .read = MARKS_POINTER},
+    {.type = "laya", .form = {.is_no_first = true}, .read = MARKS_EACH},
 };
 
 struct decision_model {
     const struct decision_family *family; /* NULL: the type is not known */
     const struct model *of;
     const struct model_decision *facts;
-    int32_t marker; /* TOKEN_NONE: none */
+    int32_t marker, separator; /* TOKEN_NONE: none */
+    char marker_text[32];      /* "": values may have any text */
     struct template *prompt;
     char complaint[320]; /* "": none */
     uint32_t n_labels;
@@ -132,7 +134,33 @@ static int find_codes(struct decision_model *m, const struct tokenizer *t)
 
 /* ---- the head ---- */
 
-/* Find the token of the markers, and check that the head makes numbers that can be read. */
+/* Find the tokens of an encoder with a head, and check that it has one. */
+static void find_mask(struct decision_model *m, const struct tokenizer *t)
+{
+    const char *text = NULL;
+    size_t n = 0;
+
+    m->marker = tokenizer_mask(t);
+    m->separator = tokenizer_separator(t);
+    m->n_labels = DECISIONS_MAX_OPTIONS;
+    if (m->marker != TOKEN_NONE)
+        text = tokenizer_piece(t, m->marker, &n);
+    if (n > 0 && n < sizeof(m->marker_text))
+        memcpy(m->marker_text, text, n);
+    if (m->marker_text[0] == '\0' || m->separator == TOKEN_NONE)
+        snprintf(m->complaint, sizeof(m->complaint),
+                 "its tokenizer must have a mask token and a separator");
+    else if (m->facts->max_head_tokens == 0)
+        snprintf(m->complaint, sizeof(m->complaint),
+                 "its file does not say decision.max_head_tokens");
+    else if (m->of->shape.n_head_layers == 0 || m->of->shape.n_labels != 1)
+        snprintf(m->complaint, sizeof(m->complaint),
+                 "its file has no head for decisions with one output (decision.block_count, "
+                 "cls.output.weight)");
+}
+
+/* Find the token of a decoder's markers, and check that the head makes numbers that can be
+ * read. */
 static int find_marker(struct decision_model *m, const struct tokenizer *t)
 {
     const char *name = m->family->marker;
@@ -199,6 +227,10 @@ static int prepare_decisions(struct decision_model *m, const struct tokenizer *t
                  TEMPLATE_NAME, why);
         return 0;
     }
+    if (m->family->codes == CODES_NONE && m->family->marker == NULL) {
+        find_mask(m, t);
+        return 0;
+    }
     return m->family->codes == CODES_NONE ? find_marker(m, t) : find_codes(m, t);
 }
 
@@ -215,7 +247,7 @@ int decision_model_create(struct decision_model **out, const struct model *of,
         return ERR_NOMEM;
     m->of = of;
     m->facts = &of->decision;
-    m->marker = TOKEN_NONE;
+    m->marker = m->separator = TOKEN_NONE;
     if (prepare_decisions(m, t) < 0) {
         decision_model_destroy(&m);
         return ERR_NOMEM;
@@ -277,10 +309,28 @@ int32_t decision_model_marker(const struct decision_model *m)
     return m->marker;
 }
 
-struct marks decision_model_marks(const struct decision_model *m)
+const char *decision_model_marker_text(const struct decision_model *m)
 {
-    return (struct marks){
-        .read = m->family->read, .n_embd = m->of->shape.n_embd, .n_out = m->of->shape.n_labels};
+    return m->marker_text[0] != '\0' ? m->marker_text : NULL;
+}
+
+struct marks decision_model_marks(const struct decision_model *m, const struct decision_question *q)
+{
+    static const uint32_t questions[] = {
+        [DECISION_CHOICE] = 0, [DECISION_SCORE] = 1, [DECISION_YES_NO] = 2};
+
+    return (struct marks){.read = m->family->read,
+                          .n_embd = m->of->shape.n_embd,
+                          .n_out = m->of->shape.n_labels,
+                          .question = questions[q->kind]};
+}
+
+bool decision_model_layout(const struct decision_model *m, const struct decision_question *q,
+                           struct decision_layout *out)
+{
+    *out =
+        (struct decision_layout){m->marker, m->separator, q->n_options, m->facts->max_head_tokens};
+    return m->family->codes == CODES_NONE && m->family->marker == NULL;
 }
 
 /* ---- temperatures ---- */

@@ -16,11 +16,13 @@
 #ifndef SERVER_API_DECISION_MODEL_H
 #define SERVER_API_DECISION_MODEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "scheduler/request/marks.h"
 #include "server/api/chat/decision_template.h"
+#include "server/api/decision_cut.h"
 
 struct decision_model;
 struct model;
@@ -53,8 +55,14 @@ const char (*decision_model_labels(const struct decision_model *m))[DECISION_LAB
 const int32_t *decision_model_label_ids(const struct decision_model *m);
 /* The token that the template writes at each option, for the head. */
 int32_t decision_model_marker(const struct decision_model *m);
-/* What the head reads: without places and memory. */
-struct marks decision_model_marks(const struct decision_model *m);
+/* The text that no value may have: the marker's. NULL: values may have any. */
+const char *decision_model_marker_text(const struct decision_model *m);
+/* What the head reads for a question: without places and memory. */
+struct marks decision_model_marks(const struct decision_model *m,
+                                  const struct decision_question *q);
+/* True: long questions and options are cut (decision_cut.h). */
+bool decision_model_layout(const struct decision_model *m, const struct decision_question *q,
+                           struct decision_layout *out);
 /* The number by which the scores of a question's options are divided. */
 double decision_model_temperature(const struct decision_model *m,
                                   const struct decision_question *q);

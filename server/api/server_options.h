@@ -33,9 +33,9 @@ struct request_defaults;
 struct sampling_defaults;
 
 enum server_load_when { /* in the order of the setting's words */
-                        SERVER_LOAD_START = 0,
-                        SERVER_LOAD_DEMAND,
-                        SERVER_LOAD_NEVER,
+    SERVER_LOAD_START = 0,
+    SERVER_LOAD_DEMAND,
+    SERVER_LOAD_NEVER,
 };
 
 struct server_model { /* a served model; what it points to is borrowed */
@@ -54,9 +54,9 @@ struct server_model { /* a served model; what it points to is borrowed */
     struct journal *journal;  /* or NULL */
     struct kv_event_publisher *kv_events; /* or NULL */
     enum server_load_when load;
-    uint64_t idle_unload_us;  /* UINT64_MAX: never */
-    bool is_pinned;           /* it is not unloaded for another model, nor when it is idle */
-    bool stays;               /* it cannot be unloaded */
+    uint64_t idle_unload_us; /* UINT64_MAX: never */
+    bool is_pinned;          /* it is not unloaded for another model, nor when it is idle */
+    bool stays;              /* it cannot be unloaded */
     const char *adapter_list; /* adapters of the settings, NAME=PATH with commas between */
     int64_t created;          /* Unix seconds at which the server began to offer it */
     int64_t file_time;        /* Unix seconds of its file's last change; 0: not known */
@@ -87,8 +87,9 @@ struct server_model { /* a served model; what it points to is borrowed */
     bool is_cross;           /* a cross-encoder, which reads two texts in one prompt; the output
                               * yes_label is their relevance */
     uint32_t yes_label;
-    bool is_encoder;        /* the model only makes embeddings */
-    uint32_t prefill_chunk; /* the scheduler's for this model */
+    bool is_encoder;         /* the model only makes embeddings */
+    bool only_decides;       /* its last layers are a head for decisions */
+    uint32_t prefill_chunk;  /* the scheduler's for this model */
     bool shares_prefixes;
     const struct tokenizer *tokenizer;
     const struct sampling_defaults *sampling; /* defaults of requests */
@@ -97,20 +98,20 @@ struct server_model { /* a served model; what it points to is borrowed */
     const struct decision_model *decider; /* NULL: the model was not trained for decisions */
     struct constraint_cache *constraint_cache;
     struct adapter_set *adapters; /* or NULL */
-    struct prefix_fetch *fetch;   /* of the block store; NULL: there is none for this model */
-    struct swap_store *swap;      /* or NULL; closed by its owner after server_run() */
+    struct prefix_fetch *fetch; /* of the block store; NULL: there is none for this model */
+    struct swap_store *swap; /* or NULL; closed by its owner after server_run() */
     const char *receipt_origin; /* members of a receipt (server/api/response/receipt.h); NULL: there
                                  * are none */
-    const char *isa;            /* the instruction set of its kernels */
-    uint32_t threads;           /* threads that compute its steps */
+    const char *isa;         /* the instruction set of its kernels */
+    uint32_t threads;        /* threads that compute its steps */
 };
 
 /* Work that must be done before there is an engine, while the server already listens. */
 struct server_load {
-    void (*work)(void *ud); /* called on a thread of the loop's pool; NULL = no work, and
-                             * server_attach() is called before server_run() */
-    void (*done)(void *ud); /* called afterwards on the loop's thread: calls server_set_model()
-                             * and server_attach() for each model, or server_fail() */
+    void (*work)(void *ud);     /* called on a thread of the loop's pool; NULL = no work, and
+                                 * server_attach() is called before server_run() */
+    void (*done)(void *ud);     /* called afterwards on the loop's thread: calls server_set_model()
+                                 * and server_attach() for each model, or server_fail() */
     uint32_t (*permille)(void *ud); /* returns the progress of the work; called on the loop's
                                      * thread */
     void *ud;
@@ -133,8 +134,8 @@ struct server_batch { /* a batch of `quire batch`: an input and an output file; 
 };
 
 struct server_look { /* the result of a look at a model's files */
-    uint64_t files;  /* changes when the files do */
-    uint64_t bytes;  /* memory that the model takes; 0: not computed */
+    uint64_t files; /* changes when the files do */
+    uint64_t bytes; /* memory that the model takes; 0: not computed */
 };
 
 /* Functions that load and unload models while others are served. For each model i only one call
@@ -177,40 +178,40 @@ struct server_options {
     unsigned unix_socket_mode;
     const char *api_keys; /* path; NULL or "" = no keys are needed */
     bool has_open_metrics;
-    bool takes_props;          /* POST /props */
-    bool has_page;             /* at /, for browsers */
+    bool takes_props; /* POST /props */
+    bool has_page; /* at /, for browsers */
     const char *metrics_names; /* checked */
-    const char *cors_origins;  /* checked; NULL or "" = none */
+    const char *cors_origins; /* checked; NULL or "" = none */
     const char *allowed_hosts; /* checked; NULL or "" = by the address that is listened on */
     size_t max_body;
     uint32_t max_connections, max_connections_per_address; /* 0 = chosen */
     uint32_t header_timeout_s, min_body_rate;
-    uint64_t request_memory;     /* bytes for what requests hold outside the KV cache */
-    const char *tenant_header;   /* "" = all clients are one tenant */
+    uint64_t request_memory; /* bytes for what requests hold outside the KV cache */
+    const char *tenant_header;  /* "" = all clients are one tenant */
     const char *trusted_proxies; /* checked; NULL or "" = none */
     const char *objectives;      /* checked; NULL or "" = none */
-    const char *tenant_weights;  /* checked */
+    const char *tenant_weights; /* checked */
     uint32_t max_tenants, tenant_limit;
     uint64_t salt_seed; /* equal in all servers that share a block store; 0: server_create() fills
                          * it in */
     const struct server_model *models; /* [n_models], copied; the first is the default */
     uint32_t n_models;                 /* 1 to SERVER_MAX_MODELS */
-    uint32_t stream_keep_ms;           /* 0 = no streams are kept */
-    bool resumable_streams;            /* also streams of requests that do not ask for it */
+    uint32_t stream_keep_ms; /* 0 = no streams are kept */
+    bool resumable_streams;  /* also streams of requests that do not ask for it */
     uint64_t stream_max_bytes, stream_memory;
-    uint32_t stream_ping_ms;        /* 0 = never */
-    uint32_t drain_ms;              /* 0 = as long as answers take */
-    const char *handover_socket;    /* path; NULL or "" = none */
-    struct http_sockets sockets;    /* systemd's; -1 = none */
-    const char *slot_save_path;     /* a folder; NULL or "" = slots are not saved */
+    uint32_t stream_ping_ms; /* 0 = never */
+    uint32_t drain_ms;       /* 0 = as long as answers take */
+    const char *handover_socket; /* path; NULL or "" = none */
+    struct http_sockets sockets; /* systemd's; -1 = none */
+    const char *slot_save_path; /* a folder; NULL or "" = slots are not saved */
     struct slot_limits slot_limits; /* limits of slot_save_path */
-    const char *requests_db;        /* path; NULL or "" = requests end with the process */
-    uint64_t requests_size;         /* most bytes of requests_db */
-    const char *usage_db;           /* SQLite file; NULL or "" = usage is forgotten at the end */
-    const char *responses_db;       /* path; NULL or "" = responses are not kept */
+    const char *requests_db; /* path; NULL or "" = requests end with the process */
+    uint64_t requests_size;  /* most bytes of requests_db */
+    const char *usage_db; /* SQLite file; NULL or "" = usage is forgotten at the end */
+    const char *responses_db; /* path; NULL or "" = responses are not kept */
     uint32_t responses_days;
     uint64_t responses_size;
-    const char *batch_dir;  /* a folder; NULL or "" = there are no files and batches */
+    const char *batch_dir; /* a folder; NULL or "" = there are no files and batches */
     uint32_t batch_streams; /* lines that run at the same time, at most */
     uint32_t batch_max_lines, batch_days;
     uint64_t batch_file_size, batch_size;
@@ -219,8 +220,8 @@ struct server_options {
     struct server_load load;
     struct server_loader loader;
     struct server_reload reload; /* read NULL: settings are not read again */
-    uint64_t memory_limit;       /* bytes for all models together; 0: no limit */
-    uint64_t process_bytes;      /* memory of the process without any model */
+    uint64_t memory_limit; /* bytes for all models together; 0: no limit */
+    uint64_t process_bytes; /* memory of the process without any model */
 };
 
 #endif

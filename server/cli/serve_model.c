@@ -652,6 +652,7 @@ static void complete_model(struct server_model *f, const struct model *m)
     f->n_params = m->n_params;
     f->size = m->file_bytes;
     f->is_encoder = m->shape.is_encoder;
+    f->only_decides = m->shape.n_head_layers > 0;
     complete_labels(f, m);
 }
 

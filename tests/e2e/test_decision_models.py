@@ -14,6 +14,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
+import deciders  # noqa: E402
 import decision_fixtures  # noqa: E402
 import forward  # noqa: E402
 import gguf_file  # noqa: E402
@@ -29,7 +30,8 @@ ASKED = {
     "team": {"type": "choice", "instructions": "Who?", "criteria": {"billing": "money", "sales": None, "true": {"a": 1}}},
     "how": {"type": "score", "instructions": "How much?", "criteria": ["low", {"a": 1.5}, "high", "top"]}}
 TEMPERATURES = {"choice": 2.0, "choice.3_5": 0.5, "noul": 1.5}
-NO_FIRST = {"openjev": False, "pplx-decider": True, "nimble": True, "kev": True}
+NO_FIRST = {"openjev": False, "pplx-decider": True, "nimble": True, "kev": True, "laya": True}
+KEYS = {"laya": {"max_head_tokens": 100}}
 SHOWS_LABELS = ("pplx-decider", "nimble")
 LABELS = [chr(ord("A") + i) for i in range(26)] + decision_fixtures.PAIRS
 
@@ -46,11 +48,11 @@ class Served:
         return r.json
 
 
-@pytest.fixture(scope="module", params=[("openjev", "qwen3"), ("pplx-decider", "qwen35"), ("nimble", "llama"), ("kev", "qwen35")], ids=lambda p: p[0])
+@pytest.fixture(scope="module", params=[("openjev", "qwen3"), ("pplx-decider", "qwen35"), ("nimble", "llama"), ("kev", "qwen35"), ("laya", "modern-bert")], ids=lambda p: p[0])
 def served(request, tmp_path_factory):
     kind, arch = request.param
     it = Served(tmp_path_factory.mktemp("deciders") / f"{kind}.gguf", kind,
-                decision_fixtures.make(arch, kind, temperatures=TEMPERATURES))
+                decision_fixtures.make(arch, kind, temperatures=TEMPERATURES, **KEYS.get(kind, {})))
     yield it
     assert it.s.stop() == 0
 
@@ -127,21 +129,6 @@ def shares(scores, temperature):
     return w / w.sum()
 
 
-def hidden_rows(model, ids):
-    """What the output matrix takes."""
-    bare = gguf_file.Model(model.keys, {**model.tensors, "output.weight": np.eye(model.key("embedding_length"))})
-    return forward.forward(bare, ids)
-
-
-def pointer_scores(model, ids):
-    """Kev: of each option's end a key, of the prompt's end a query."""
-    names = model.keys["tokenizer.ggml.tokens"]
-    at = [i for i, t in enumerate(ids) if t == names.index("<|box_end|>")]
-    rows = forward.linear(hidden_rows(model, ids), model["cls.output.weight"], model["cls.output.bias"])
-    n = rows.shape[1] // 2
-    return rows[at][:, n:] @ rows[-1][:n] / math.sqrt(n)
-
-
 def label_scores(model, ids, n):
     names = model.keys["tokenizer.ggml.tokens"]
     row = forward.forward(model, ids)[-1]
@@ -152,7 +139,12 @@ def expected(served, state, asked, name):
     """The probability of each option in the question's order: true before false."""
     text, places = prompt_of(served, state, asked, name)
     ids = ids_of(served, text)
-    scores = pointer_scores(served.model, ids) if served.kind == "kev" else label_scores(served.model, ids, len(places))
+    if served.kind == "laya":
+        ids = deciders.cut(served.model, ids)
+    if served.kind in deciders.SCORES:
+        scores = deciders.SCORES[served.kind](served.model, ids, asked[name]["type"])
+    else:
+        scores = label_scores(served.model, ids, len(places))
     assert len(scores) == len(places)
     found = np.empty(len(places))
     found[places] = shares(scores, temperature_of(asked[name], len(places)))
@@ -218,8 +210,8 @@ def test_orders_are_averaged(served):
 def test_many_options_have_pairs_of_letters(served):
     criteria = {f"option {i}": None for i in range(28)}
     asked = {"which": {"type": "choice", "instructions": "Which?", "criteria": criteria}}
-    if served.kind == "kev":
-        asked["which"]["criteria"] = {f"option {i}": None for i in range(255)}
+    if served.kind in deciders.SCORES:
+        asked["which"]["criteria"] = {f"option {i}": None for i in range(255 if served.kind == "kev" else 60)}
         answers = served.post({"state": "x", "questions": asked})["answers"]
         assert given(answers["which"]) == pytest.approx(expected(served, "x", asked, "which"), abs=1e-3)
         return
@@ -243,13 +235,15 @@ def test_alone_or_with_others(served):
         return
     alone = [served.post({"input": text, "questions": [q]}, "/v1/decisions")["answers"][0] for q in asked]
     assert together["answers"] == alone
+    if served.kind == "laya":  # an encoder, whose states depend on all of the prompt
+        return
     details = together["usage"]["input_tokens_details"]
     assert details["cached_tokens"] > 23 * 600, "the input is computed once"
 
 
 def test_beside_others_and_under_pressure(served):
     """Room for a few sequences, and small chunks: questions are preempted by urgent texts, and computed in other parts."""
-    text, asked = story(6, 120), questions(16)
+    text, asked = story(6, 90), questions(16)
     want = served.post({"input": text, "questions": asked}, "/v1/decisions")["answers"]
     s = Server("--kv-memory", "1m", "--max-sequences", "6", "--prefill-chunk", "48", "--context", "4096", "--threads", "2",
                model=served.path, binary=DEBUG_BIN)
@@ -257,7 +251,10 @@ def test_beside_others_and_under_pressure(served):
 
     def urgent():
         while not stop.is_set():
-            s.post("/v1/completions", {"prompt": story(9, 20), "max_tokens": 40, "ignore_eos": True, "priority": "critical"})
+            if served.kind == "laya":
+                s.post("/v1/decisions", {"input": story(9, 20), "questions": asked[:3], "priority": "critical"})
+            else:
+                s.post("/v1/completions", {"prompt": story(9, 20), "max_tokens": 40, "ignore_eos": True, "priority": "critical"})
 
     def ask():
         try:
@@ -283,7 +280,65 @@ def test_receipts_prove_them(served, tmp_path):
 
 def test_they_are_listed(served):
     [m] = served.s.get("/v1/models").json["data"]
-    assert "decisions" in m["capabilities"]
+    assert "decisions" in m["capabilities"] and ("completion" in m["capabilities"]) == (served.kind != "laya")
+
+
+# ---- Laya's head
+
+@pytest.fixture(scope="module")
+def laya(tmp_path_factory):
+    it = Served(tmp_path_factory.mktemp("laya") / "laya.gguf", "laya",
+                decision_fixtures.make("modern-bert", "laya", temperatures=TEMPERATURES, max_head_tokens=60, seed=3))
+    yield it
+    assert it.s.stop() == 0
+
+
+@pytest.mark.parametrize("question,option,n", [(5, 3, 2), (400, 3, 3), (5, 200, 2), (400, 200, 4), (30, 9, 14), (2, 1, 70)])
+def test_long_questions_and_options_are_cut_as_in_training(laya, question, option, n):
+    """Words of two letters and a blank, so that each is three tokens."""
+    criteria = {f"{i:02d} " + "ab " * option: None for i in range(n)}
+    asked = {"q": {"type": "choice", "instructions": "cd " * question, "criteria": criteria}}
+    assert len(ids_of(laya, prompt_of(laya, "the input", asked, "q")[0])) > 60 or question < 10
+    answers = laya.post({"state": "the input", "questions": asked})["answers"]
+    assert given(answers["q"]) == pytest.approx(expected(laya, "the input", asked, "q"), abs=1e-3)
+
+
+def test_the_input_is_not_cut(laya):
+    r = laya.post({"state": "x" * 5000, "questions": {"a": ASKED["team"]}}, status=400)
+    assert "maximum context length" in json.dumps(r)
+
+
+def test_a_marker_in_a_text_is_a_blank(laya):
+    asked = {"q": {"type": "choice", "instructions": "a[MASK]b", "criteria": {"c": "d[MASK]", "e": None}}}
+    plainly = {"q": {"type": "choice", "instructions": "a b", "criteria": {"c": "d ", "e": None}}}
+    found = [laya.post({"state": state, "questions": q})["answers"] for state, q in (("x [MASK] y", asked), ("x   y", plainly))]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("path,body", [("/v1/embeddings", {"input": "x"}), ("/v1/completions", {"prompt": "x"}),
+                                       ("/classify", {"input": "x"}), ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})])
+def test_it_does_nothing_else(laya, path, body):
+    r = laya.s.post(path, body)
+    assert r.status == 400 and ("for decisions only" in r.body.decode() or "generates no text" in r.body.decode()), r.body
+
+
+def without(name):
+    """A head that lacks a tensor."""
+    def finish(f):
+        decision_fixtures.encoder_head(f)
+        del f.tensors[name]
+    return finish
+
+
+@pytest.mark.parametrize("name,says", [
+    ("token_types.weight", "'token_types.weight' is missing"), ("cls.weight", "'cls.weight' of the head for decisions is missing"),
+    ("cls.output.weight", "decision.block_count' says that the model has a head"), ("blk.5.ffn_up.bias", "'blk.5.ffn_up.bias' is missing"),
+    ("blk.4.attn_norm.bias", "'blk.4.attn_norm.bias' is missing"), ("cls.norm.weight", "'cls.norm.weight' is missing")])
+def test_a_head_is_whole(tmp_path, name, says):
+    path = tmp_path / "part.gguf"
+    path.write_bytes(decision_fixtures.make("modern-bert", "laya", finish=without(name), max_head_tokens=60))
+    run = quire("inspect", path)
+    assert run.returncode != 0 and says in run.out + run.err
 
 
 # ---- refusals

@@ -22,6 +22,8 @@ TEMPLATES = {
     "kev": "<|fim_prefix|>{{ state }}<|fim_middle|>{{ instructions }}{% for o in options %}<|box_start|>"
            "{% if type == 'score' %}{{ o.description }}{% else %}{{ o.key }}{% if o.description %}: {{ o.description }}{% endif %}{% endif %}"
            "<|box_end|>{% endfor %}<|fim_suffix|>",
+    "laya": "[CLS]{{ type }}: " + ASKED + "[SEP]{% for o in options %}[MASK] {{ o.key }}{% if o.description %}: " + DETAIL
+            + "{% endif %}{% endfor %}[SEP]" + STATE + "[SEP]",
 }
 
 
@@ -39,6 +41,9 @@ def vocabulary(f, template):
         "tokenizer.ggml.token_type": [1] * (256 + len(PAIRS)) + [3] * len(SPECIALS),
         "tokenizer.ggml.merges": [f"{a} {b}" for a, b in PAIRS],
         "tokenizer.ggml.eos_token_id": tokens.index("<|end|>")})
+    if f.arch == "modern-bert":
+        f.keys.update({f"tokenizer.ggml.{role}_token_id": tokens.index(name) for role, name in
+                       [("bos", "[CLS]"), ("eos", "[SEP]"), ("cls", "[CLS]"), ("seperator", "[SEP]"), ("mask", "[MASK]")]})
     if template:
         f.keys["tokenizer.chat_template.systemone"] = template
 
@@ -49,7 +54,26 @@ def pointer_head(f, n=24):
     f.biased("cls.output", 2 * n, f.n_embd, True, gain=1.5)
 
 
-HEADS = {"kev": pointer_head}
+def encoder_head(f):
+    """Laya's head: two layers over the encoder's, the kind of question, and a scorer."""
+    n_head, n_ff = 2, 100
+    f.key("block_count", f.n_layer + n_head)
+    f.key("decision.block_count", n_head)
+    f.key("feed_forward_length", [f.n_ff] * f.n_layer + [n_ff] * n_head)
+    f.vector("token_types.weight", 3, f.n_embd, std=0.8)
+    for i in range(f.n_layer, f.n_layer + n_head):
+        b = f"blk.{i}."
+        f.norm(b + "attn_norm", bias=True)
+        f.attention(i, fused=True, bias=True, out_bias=True)
+        f.norm(b + "ffn_norm", bias=True)
+        f.biased(b + "ffn_up", n_ff, f.n_embd, True, gain=1.5)
+        f.biased(b + "ffn_down", f.n_embd, n_ff, True)
+    f.norm("cls.norm", bias=True)
+    f.biased("cls", f.n_embd, f.n_embd, True, gain=1.5)
+    f.biased("cls.output", 1, f.n_embd, True, gain=3.0)
+
+
+HEADS = {"kev": pointer_head, "laya": encoder_head}
 
 
 class Decider(Fixture):

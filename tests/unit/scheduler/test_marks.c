@@ -54,11 +54,27 @@ static void test_extremes(void **state)
     assert_float_equal(logprobs[0], 0, 0);
 }
 
+/* Each mark has its own score. */
+static void test_each(void **state)
+{
+    const struct mark at[] = {{3, 1}, {5, 0}};
+    const uint32_t option[] = {1, 0};
+    const double scores[] = {1.5, -0.25};
+    float outs[] = {1.5f, -0.25f}, logprobs[2];
+    const struct marks m = {
+        .read = MARKS_EACH, .n = 2, .at = at, .n_out = 1, .outs = outs, .logprobs = logprobs};
+    (void)state;
+
+    marks_settle(&m);
+    check_shares(scores, logprobs, option, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_pointer),
         cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_each),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
