@@ -91,7 +91,7 @@ static void add_marks(struct batch *b, const struct plan_item *item, uint32_t ro
 
         if (pos < from || pos >= item->first + item->n)
             continue;
-        p = batch_add_pool(b, row0 + pos - item->first, 1, m->states + (size_t)i * m->n_embd);
+        p = batch_add_pool(b, row0 + pos - item->first, 1, NULL);
         p->labels = m->outs + (size_t)i * m->n_out;
         b->has_labels = true;
     }

@@ -170,7 +170,7 @@ struct batch_output {
  * batches. */
 struct batch_pool {
     uint32_t row0, n_row; /* n_row >= 1 */
-    float *sum;           /* [n_embd] */
+    float *sum;           /* [n_embd]; NULL: n_row is 1, and only the labels are wanted */
     size_t next;          /* 0: all rows are added to one sum. Else each row has a vector of its
                            * own, `next` floats after that of the row before it */
     float *labels;        /* out: [n_labels] scores of the classifier for `scale` times the sum;

@@ -222,7 +222,8 @@ static void pool_rows(struct runner *r, struct thread_pool_worker *w)
             float *norm = r->norm + i * r->embd_stride;
 
             norm_row(r, norm, r->x + i * r->embd_stride, by, n);
-            r->kern.add(p->sum + (i - p->row0) * p->next, norm, 1.0f, n);
+            if (p->sum != NULL)
+                r->kern.add(p->sum + (i - p->row0) * p->next, norm, 1.0f, n);
         }
     }
     end_region(r, w, RUNNER_NORM);

@@ -32,9 +32,8 @@ struct marks {
     enum marks_read read;
     uint32_t n;
     const struct mark *at; /* [n] by position */
-    uint32_t n_embd, n_out;
+    uint32_t n_out;
     uint32_t question; /* the kind of question that the head is told (core/model/model.h) */
-    float *states;     /* [n][n_embd] zeroed; filled by the runner */
     float *outs;       /* [n][n_out] the head's numbers; filled by the runner */
     float *logprobs;   /* [options] filled by marks_settle() */
 };

@@ -294,7 +294,7 @@ void info_add_capabilities(struct buf *b, const struct server_model *m)
         {"embedding", !m->only_decides},
         {"tools", has_chat && chat_caps(with_tools != NULL ? with_tools : m->chat)->prints_tools},
         {"thinking", has_chat && output_style_has_thoughts(chat_style(m->chat))},
-        {"insert", m->tokenizer != NULL && infill_is_known(m->tokenizer)},
+        {"insert", !m->is_encoder && m->tokenizer != NULL && infill_is_known(m->tokenizer)},
         {"decisions", makes_decisions(m, has_chat)},
     };
     const char *between = "";

@@ -508,7 +508,7 @@ void api_request_release(struct api_request *p)
         mem_free(p->prompts[i].label_ids);
         mem_free(p->prompts[i].label_logprobs);
         mem_free((void *)p->prompts[i].marks.at);
-        mem_free(p->prompts[i].marks.states);
+        mem_free(p->prompts[i].marks.outs);
         token_list_release(&p->prompts[i].ids);
         buf_release(&p->prompts[i].scores);
     }

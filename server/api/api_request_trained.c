@@ -18,6 +18,7 @@
 /* Bounds of all prompts together, whose text and tokens are much larger than the body. */
 #define MAX_BYTES ((uint64_t)32 << 20)
 #define MAX_TOKENS ((uint64_t)8 << 20)
+#define MAX_OUTS ((uint64_t)128 << 20) /* bytes of what a head makes at all options */
 
 /* ---- the input ---- */
 
@@ -199,12 +200,11 @@ static int keep_marks(struct api_request *p, const struct server_model *model,
     if (at == NULL)
         return api_request_no_memory(p);
     m->n = m->read == MARKS_POINTER ? q->n_options + 1 : q->n_options;
-    m->states = mem_calloc(m->n, (m->n_embd + m->n_out) * sizeof(*m->states));
+    m->outs = mem_calloc(m->n, m->n_out * sizeof(*m->outs));
     prompt->label_logprobs = mem_calloc(q->n_options, sizeof(*prompt->label_logprobs));
-    if (m->states == NULL || prompt->label_logprobs == NULL)
+    if (m->outs == NULL || prompt->label_logprobs == NULL)
         return api_request_no_memory(p);
     prompt->n_labels = q->n_options;
-    m->outs = m->states + (size_t)m->n * m->n_embd;
     m->logprobs = prompt->label_logprobs;
     if (find_marks(prompt, decision_model_form(model->decider), q, order,
                    decision_model_marker(model->decider), at) < 0)
@@ -230,7 +230,7 @@ static int make_trained(struct api_request *p, const struct server_model *model,
 int api_request_decide_trained(struct api_request *p, const struct server_model *model)
 {
     struct decision_set *set = &p->params.decisions;
-    uint64_t n_bytes = 0, n_tokens = 0;
+    uint64_t n_bytes = 0, n_tokens = 0, n_outs = 0;
 
     if (check_trained(p, model) < 0 || (set->state == NULL && make_state(p) < 0))
         return ERR_INVAL;
@@ -244,6 +244,12 @@ int api_request_decide_trained(struct api_request *p, const struct server_model 
             return ERR_INVAL;
         n_bytes += p->prompts[i].n_text;
         n_tokens += p->prompts[i].ids.n;
+        n_outs += (uint64_t)p->prompts[i].marks.n * p->prompts[i].marks.n_out * sizeof(float);
+        if (n_outs > MAX_OUTS)
+            return api_error_set(&p->error, 400, "questions", NULL,
+                                 "what the model's head makes of all options is more than %llu "
+                                 "MiB: ask fewer questions in a call",
+                                 (unsigned long long)(MAX_OUTS >> 20));
         if (n_bytes > MAX_BYTES || n_tokens > MAX_TOKENS)
             return api_error_set(&p->error, 400, "questions", NULL,
                                  "the input, repeated for each question, is more than %llu MiB or "

@@ -227,6 +227,12 @@ static int prepare_decisions(struct decision_model *m, const struct tokenizer *t
                  TEMPLATE_NAME, why);
         return 0;
     }
+    if (m->family->codes != CODES_NONE && m->of->shape.is_encoder) {
+        snprintf(m->complaint, sizeof(m->complaint),
+                 "its type '%s' reads the next token, and it is an encoder, which makes none",
+                 m->facts->type);
+        return 0;
+    }
     if (m->family->codes == CODES_NONE && m->family->marker == NULL) {
         find_mask(m, t);
         return 0;
@@ -319,10 +325,8 @@ struct marks decision_model_marks(const struct decision_model *m, const struct d
     static const uint32_t questions[] = {
         [DECISION_CHOICE] = 0, [DECISION_SCORE] = 1, [DECISION_YES_NO] = 2};
 
-    return (struct marks){.read = m->family->read,
-                          .n_embd = m->of->shape.n_embd,
-                          .n_out = m->of->shape.n_labels,
-                          .question = questions[q->kind]};
+    return (struct marks){
+        .read = m->family->read, .n_out = m->of->shape.n_labels, .question = questions[q->kind]};
 }
 
 bool decision_model_layout(const struct decision_model *m, const struct decision_question *q,

@@ -129,7 +129,7 @@ uint64_t request_memory_of_vectors(const struct params *p, const struct prompt *
 
 static uint64_t of_marks(const struct marks *m)
 {
-    return m->n * (sizeof(*m->at) + ((uint64_t)m->n_embd + m->n_out) * sizeof(*m->states));
+    return m->n * (sizeof(*m->at) + (uint64_t)m->n_out * sizeof(*m->outs));
 }
 
 uint64_t request_memory_of_parsed(const struct api_request *p)

@@ -369,6 +369,40 @@ def test_a_model_that_cannot_be_asked_is_served_all_the_same(tmp_path, kind, tem
     assert s.stop() == 0
 
 
+def test_an_encoder_reads_no_next_token(tmp_path):
+    path = tmp_path / "encoder.gguf"
+    path.write_bytes(decision_fixtures.make("modern-bert", "openjev"))
+    s = Server("--context", "512", model=path)
+    r = s.post("/v1/systemone", {"state": "x", "questions": {"a": {"type": "noul", "instructions": "x"}}})
+    assert r.status == 400 and "is an encoder, which makes none" in r.body.decode(), r.body
+    assert s.post("/v1/embeddings", {"input": "x"}).status == 200
+    assert s.get("/v1/models").json["data"][0]["capabilities"] == ["embedding"]
+    assert s.stop() == 0
+
+
+@pytest.mark.parametrize("kind,arch,finish,says", [
+    ("kev", "qwen3", lambda f: None, "an even number of outputs (tensor cls.output.weight), and has 0"),
+    ("kev", "qwen3", lambda f: f.biased("cls.output", 7, f.n_embd, True), "and has 7"),
+    ("laya", "modern-bert", lambda f: None, "decision.max_head_tokens"),
+    ("laya", "qwen3", lambda f: f.key("decision.max_head_tokens", 60), "must have a mask token and a separator")])
+def test_a_head_that_cannot_be_read(tmp_path, kind, arch, finish, says):
+    path = tmp_path / "headless.gguf"
+    path.write_bytes(decision_fixtures.make(arch, kind, finish=finish))
+    s = Server("--context", "512", model=path)
+    r = s.post("/v1/systemone", {"state": "x", "questions": {"a": {"type": "noul", "instructions": "x"}}})
+    assert r.status == 400 and says in r.body.decode(), r.body
+    assert s.stop() == 0
+
+
+def test_a_template_that_marks_too_little(tmp_path):
+    path = tmp_path / "odd.gguf"
+    path.write_bytes(decision_fixtures.make("qwen3", "kev", "{{ state }}{% for o in options %}{{ o.key }}{% endfor %}<|box_end|>."))
+    s = Server("--context", "512", model=path)
+    r = s.post("/v1/systemone", {"state": "x", "questions": {"a": {"type": "noul", "instructions": "x"}}})
+    assert r.status == 400 and "does not mark each option of a question once" in r.body.decode(), r.body
+    assert s.stop() == 0
+
+
 @pytest.mark.parametrize("value", ["nan", "x", 0.0, -1.0])
 def test_a_temperature_must_be_a_number_above_0(tmp_path, value):
     path = tmp_path / "cold.gguf"

@@ -43,8 +43,7 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     int32_t *label_ids;    /* [n_labels] of a decision: the token of each option; or NULL */
     float *label_logprobs; /* [n_labels] filled by the engine */
     uint32_t n_labels;
-    struct marks marks;    /* of a decision by a model's head; `at` and `states` are blocks of
-                            * memory, `outs` is behind the states */
+    struct marks marks;    /* of a decision by a model's head; owns `at` and `outs` */
     struct buf scores;  /* prompt_logprobs, "null,{…}": made by the first choice for all of them */
 };
 
