@@ -296,6 +296,7 @@ size_t kern_attn_scratch(uint32_t n_row, uint32_t n_head, uint32_t key_dim, uint
  *             out = (g * s(1.702 * g)) * (u + 1)
  *   SIGMOID   f(x) = s(x)
  *   RELU_SQR  f(x) = x * x where x > 0, else 0
+ *   RELU      f(x) = x where x > 0, else 0
  *   LINEAR    f(x) = x: a plain product */
 enum kern_act {
     KERN_ACT_SILU = 0,
@@ -304,6 +305,7 @@ enum kern_act {
     KERN_ACT_SWIGLU_CLAMPED,
     KERN_ACT_SIGMOID,
     KERN_ACT_RELU_SQR,
+    KERN_ACT_RELU,
     KERN_ACT_LINEAR,
     KERN_N_ACT,
 };

@@ -20,12 +20,34 @@
 #define POOLING_TYPE_RANK 4   /* pooling type of rerankers in files */
 #define POOLING_TYPE_TOKENS 5 /* and of classifiers of tokens */
 
+/* Add what a head for decisions adds to its input, by the kind of question. */
+static int add_questions(struct load *l, const struct gguf_tensor *t)
+{
+    const struct extent want = {l->m->shape.n_embd, MODEL_N_QUESTION, 1};
+
+    if (t == NULL)
+        return load_fail(l, ERR_FORMAT,
+                         "tensor 'token_types.weight' is missing, but the key "
+                         "'%s.decision.block_count' says that the model has a head for decisions",
+                         l->traits->arch);
+    if (!tensor_has_extent(t, want))
+        return tensor_fail_extent(l, "token_types.weight", t, want);
+    l->used[t - gguf_tensor_at(l->g, 0)] = true;
+    return weights_add_vector_job(
+        l, (struct vector_job){.src = t,
+                               .dst = &l->m->head.questions,
+                               .n = l->m->shape.n_embd * MODEL_N_QUESTION,
+                               .n_rows = 1});
+}
+
 /* Add the embeddings of token types: the first type's and, for a second text, the second's. */
 static int add_token_type(struct load *l)
 {
     const uint32_t n = l->m->shape.n_embd;
     const struct gguf_tensor *t = gguf_tensor_find(l->g, "token_types.weight");
 
+    if (l->m->shape.n_head_layers > 0)
+        return add_questions(l, t);
     if (t == NULL)
         return 0;
     if (!tensor_has_extent(t, (struct extent){n, t->dims[1], 1}) || t->dims[1] > MAX_TOKEN_TYPES)
@@ -193,14 +215,34 @@ static int add_dense(struct load *l, struct model_head *h)
     if (rc < 0 || !matrix_exists(&h->dense))
         return rc;
     rc = weights_add_vector(l, "cls.bias", TENSOR_OPTIONAL, n, &h->dense_bias);
+    if (rc == 0 && l->m->shape.n_head_layers > 0)
+        return add_norm(l, "cls.norm", &h->state_norm);
     return rc == 0 && l->m->shape.head_kind == HEAD_MEAN ? add_norm(l, "cls.norm", &h->norm) : rc;
+}
+
+/* The head of a model that was trained for decisions has as many outputs as its file says. */
+static int check_head_width(struct load *l, const char *name)
+{
+    uint32_t said = l->m->shape.n_labels;
+    const int rc = l->m->decision.type[0] == '\0'
+                       ? 0
+                       : key_u32(l, "embedding_length_out", KEY_OPTIONAL, 1, MAX_ROWS, &said);
+
+    if (rc == 0 && said != l->m->shape.n_labels)
+        return load_fail(l, ERR_FORMAT,
+                         "tensor '%s.weight': has %u outputs, but the key "
+                         "'%s.embedding_length_out' says %u",
+                         name, l->m->shape.n_labels, l->traits->arch, said);
+    return rc;
 }
 
 /* Add the last matrix of a classifier, which has a row for each label. */
 static int add_labels(struct load *l, const char *name, const struct gguf_tensor *t)
 {
-    const int rc = add_out(l, name, t, &l->m->head, &l->m->shape.n_labels);
+    int rc = add_out(l, name, t, &l->m->head, &l->m->shape.n_labels);
 
+    if (rc == 0)
+        rc = check_head_width(l, name);
     return rc == 0 ? load_labels(l) : rc;
 }
 
@@ -229,13 +271,20 @@ static int add_head(struct load *l)
         l->m->shape.head_kind = HEAD_SINGLE;
         return add_labels(l, "cls", t);
     }
-    if (t == NULL && !is_of_tokens && l->m->shape.pooling_type != POOLING_TYPE_RANK)
+    if (t == NULL && !is_of_tokens && l->m->shape.pooling_type != POOLING_TYPE_RANK &&
+        l->m->shape.n_head_layers == 0)
         return 0;
+    if (l->m->shape.n_head_layers > 0 && gguf_tensor_find(l->g, "cls.weight") == NULL)
+        return load_fail(l, ERR_FORMAT, "tensor 'cls.weight' of the head for decisions is missing");
     if (t == NULL)
         return load_fail(l, ERR_FORMAT,
-                         "tensor 'cls.output.weight' is missing, but the key '%s.pooling_type' "
-                         "says that the model %s",
-                         l->traits->arch, is_of_tokens ? "labels tokens" : "ranks texts");
+                         "tensor 'cls.output.weight' is missing, but the key '%s.%s' says that the "
+                         "model %s",
+                         l->traits->arch,
+                         l->m->shape.n_head_layers > 0 ? "decision.block_count" : "pooling_type",
+                         l->m->shape.n_head_layers > 0 ? "has a head for decisions"
+                         : is_of_tokens                ? "labels tokens"
+                                                       : "ranks texts");
     if (is_of_tokens)
         return add_token_labels(l, t);
     rc = add_dense(l, &l->m->head);

@@ -116,6 +116,12 @@ size_t adapters_ahead(const struct runner *r, const struct product *p, uint32_t 
 
 /* ---- classifiers ---- */
 
+/* The vector of a pool that is complete: its sum, or the only row's state. */
+static inline const float *pool_vector(const struct runner *r, const struct batch_pool *p)
+{
+    return p->sum != NULL ? p->sum : r->norm + (size_t)p->row0 * r->embd_stride;
+}
+
 /* Compute the label scores of pools whose `labels` is set; their sums are complete then. */
 void label_pools(struct runner *r, struct thread_pool_worker *w);
 /* Compute the outputs of pools that have a token head, from the normed rows in r->norm. */

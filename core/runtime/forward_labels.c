@@ -19,7 +19,7 @@ static void gather(struct runner *r, struct thread_pool_worker *w, uint32_t at, 
             const struct batch_pool *p = &r->batch->pools[at + i];
             float *x = r->lrows + i * r->embd_stride;
 
-            memcpy(x, p->sum, n * sizeof(*x));
+            memcpy(x, pool_vector(r, p), n * sizeof(*x));
             if (p->scale != 1.0f)
                 r->kern.scale(x, p->scale, n);
             if (quantised)

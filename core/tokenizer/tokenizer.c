@@ -401,6 +401,16 @@ int32_t tokenizer_eos(const struct tokenizer *t)
     return t->vocab.eos;
 }
 
+int32_t tokenizer_separator(const struct tokenizer *t)
+{
+    return t->vocab.separator;
+}
+
+int32_t tokenizer_mask(const struct tokenizer *t)
+{
+    return t->vocab.gap;
+}
+
 bool tokenizer_adds_bos(const struct tokenizer *t)
 {
     return t->vocab.add_bos;

@@ -68,6 +68,8 @@ const char *tokenizer_model(const struct tokenizer *t);
 int32_t tokenizer_n_vocab(const struct tokenizer *t);
 int32_t tokenizer_bos(const struct tokenizer *t); /* or TOKEN_NONE */
 int32_t tokenizer_eos(const struct tokenizer *t); /* or TOKEN_NONE */
+int32_t tokenizer_separator(const struct tokenizer *t); /* [SEP], or TOKEN_NONE */
+int32_t tokenizer_mask(const struct tokenizer *t);      /* [MASK], or TOKEN_NONE */
 bool tokenizer_adds_bos(const struct tokenizer *t);
 /* Return the number of ids that TOKENIZER_ADD_SPECIAL adds after a text. */
 uint32_t tokenizer_n_behind(const struct tokenizer *t);

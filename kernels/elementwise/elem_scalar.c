@@ -254,9 +254,14 @@ static float sigmoid(float x)
     return 1.0f / (1.0f + kern_exp_inline(-x));
 }
 
+static float relu(float x)
+{
+    return x > 0.0f ? x : 0.0f;
+}
+
 static float relu_sqr(float x)
 {
-    const float y = x > 0.0f ? x : 0.0f;
+    const float y = relu(x);
 
     return y * y;
 }
@@ -297,6 +302,11 @@ void kern_act_sigmoid_scalar(float *out, const float *gate, const float *up, siz
 void kern_act_relu_sqr_scalar(float *out, const float *gate, const float *up, size_t n)
 {
     activate(relu_sqr, out, gate, up, n);
+}
+
+void kern_act_relu_scalar(float *out, const float *gate, const float *up, size_t n)
+{
+    activate(relu, out, gate, up, n);
 }
 
 void kern_act_linear_scalar(float *out, const float *gate, const float *up, size_t n)

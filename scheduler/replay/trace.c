@@ -130,6 +130,7 @@ static struct simulate_arrival arrival_of(const struct trace *t, const struct re
                             ? trace_slot(t, r->prefix_owner)->i + 1
                             : 0,
         .score_prompt = r->score_prompt,
+        .rows_from = r->rows_from,
     };
 }
 

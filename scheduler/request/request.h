@@ -29,6 +29,7 @@
 #include "core/runtime/thought.h"
 #include "kvcache/kv_manager.h"
 #include "scheduler/request/history_lookup.h"
+#include "scheduler/request/marks.h"
 #include "scheduler/request/prediction.h"
 #include "scheduler/request/token_lookup.h"
 #include "scheduler/request/token_counts.h"
@@ -96,6 +97,9 @@ struct request {
                            * vector is what this head makes of it */
     float *labels;        /* outputs of the model's classifier, whose input is `pooled`; owned by
                            * the server; NULL: the classifier is not run */
+    struct marks marks;   /* rows of the prompt that go through the head one by one; n 0: none */
+    uint32_t rows_from;   /* prompt rows from this position on must be computed, even if they are
+                           * cached: the first mark's; 0: none need be */
     uint32_t second_at;   /* position at which the second of two texts that are read together
                            * begins; 0: there is one text */
     bool asks_store;      /* the block store was asked how much of the prompt it has, and will
@@ -159,6 +163,10 @@ void request_destroy(struct request **r);
 
 /* True: every row of the prompt must be computed, even if it is cached. */
 bool request_wants_rows(const struct request *r);
+/* True: some rows of the prompt must be computed, even if they are cached. */
+bool request_needs_rows(const struct request *r);
+/* Return how many leading tokens of its prompt a new request may take from the cache. */
+uint32_t request_may_reuse(const struct request *r);
 
 /* True: the context will be shifted if the request generates max_tokens tokens. */
 static inline bool request_may_shift(const struct request *r)

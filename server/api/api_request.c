@@ -119,7 +119,9 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->sampling.seed += k;
     r->sampling.label_ids = prompt->label_ids;
     r->sampling.label_logprobs = prompt->label_logprobs;
-    r->sampling.n_labels = prompt->n_labels;
+    r->sampling.n_labels = prompt->label_ids != NULL ? prompt->n_labels : 0;
+    r->marks = prompt->marks;
+    r->rows_from = prompt->marks.n > 0 ? prompt->marks.at[0].pos : 0;
     r->mirostat_mu = 2 * p->sampling.mirostat_tau;
     r->thought = prompt->thought;
     r->key.salt = salt;
@@ -333,7 +335,8 @@ static int check_task(struct api_request *p, const struct server_model *model)
 {
     if ((p->wire_format->form & PARAMS_POOLED) != 0)
         return api_request_check_pooling(p, model);
-    if (!model->is_encoder)
+    if (!model->is_encoder ||
+        (model->decider != NULL && (p->wire_format->form & PARAMS_DECISIONS) != 0))
         return 0;
     return api_error_set(
         &p->error, 400, "model", "unsupported_model",
@@ -505,6 +508,8 @@ void api_request_release(struct api_request *p)
         mem_free(p->prompts[i].label_ids);
         mem_free(p->prompts[i].label_logprobs);
         mem_free(p->prompts[i].paths);
+        mem_free((void *)p->prompts[i].marks.at);
+        mem_free(p->prompts[i].marks.outs);
         token_list_release(&p->prompts[i].ids);
         buf_release(&p->prompts[i].scores);
     }

@@ -289,9 +289,12 @@ static void drop_text(struct prompt *prompt)
 int api_request_decide(struct api_request *p, const struct server_model *model)
 {
     const uint32_t n = p->params.n_prompts; /* label_tree_grow() adds more */
-    struct decision_work *w = mem_calloc(1, sizeof(*w));
+    struct decision_work *w;
     int rc;
 
+    if (model->decider != NULL)
+        return api_request_decide_trained(p, model);
+    w = mem_calloc(1, sizeof(*w));
     if (w == NULL)
         return api_request_no_memory(p);
     w->p = p;

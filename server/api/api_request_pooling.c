@@ -33,6 +33,11 @@ int api_request_check_pooling(struct api_request *p, const struct server_model *
 {
     const enum params_form form = p->wire_format->form;
 
+    if (m->only_decides)
+        return api_error_set(&p->error, 400, "model", "unsupported_model",
+                             "the model '%s' was trained for decisions only (POST /v1/decisions): "
+                             "its states are no embeddings",
+                             m->id);
     if (form == PARAMS_CLASSIFY && m->n_labels == 0)
         return refuse_pooling(p, m, "has no labels of texts");
     if ((form & PARAMS_PAIRS) != 0 && m->n_labels > 0 && !m->is_cross)

@@ -67,8 +67,7 @@ int api_request_cannot_encode(struct api_request *p)
                          "'%s' takes too many steps to tokenize", text_field(p));
 }
 
-int api_request_too_long(struct api_request *p, const struct server_model *model,
-                         uint32_t n_prompt)
+int api_request_too_long(struct api_request *p, const struct server_model *model, uint32_t n_prompt)
 {
     char size[32] = "";
 
@@ -107,7 +106,7 @@ static size_t max_ids(const struct api_request *p, const struct server_model *mo
     const size_t context = api_request_context(p, model), most = n_text * 4 + 16;
 
     if (p->params.max_prompt == 0 && (p->params.form & PARAMS_LLAMA) == 0 &&
-        p->params.edits.n == 0 && must_fit(p) && !api_request_may_cut(p))
+        p->params.edits.n == 0 && must_fit(p) && !api_request_may_cut(p) && !model->only_decides)
         return context;
     return most > context ? most : context;
 }
@@ -225,11 +224,10 @@ int api_request_encode_text(struct api_request *p, const struct server_model *mo
     const struct tokenizer *t = model->tokenizer;
     const int32_t bos = tokenizer_bos(t);
     const size_t max = max_ids(p, model, prompt->n_text);
-    int rc =
-        own != NULL ? tokenizer_encode_own(t, prompt->text, prompt->n_text, own, max, p->budget,
-                                           &prompt->ids)
-                    : tokenizer_encode(t, prompt->text, prompt->n_text, flags, max, p->budget,
-                                       &prompt->ids);
+    int rc = own != NULL ? tokenizer_encode_own(t, prompt->text, prompt->n_text, own, max,
+                                                p->budget, &prompt->ids)
+                         : tokenizer_encode(t, prompt->text, prompt->n_text, flags, max, p->budget,
+                                            &prompt->ids);
 
     prompt->is_text = true;
     if (rc == 0 && own != NULL && adds && bos != TOKEN_NONE)
@@ -365,6 +363,8 @@ static int take_prompt(struct api_request *p, const struct server_model *model, 
 {
     const cJSON *v;
 
+    if ((p->params.form & PARAMS_DECISIONS) != 0 && model->decider != NULL)
+        return api_request_take_trained(p, model, i);
     if (params_has_turns(&p->params))
         return api_request_take_chat(p, model, &p->prompts[i]);
     if ((p->params.form & PARAMS_PAIRS) != 0)

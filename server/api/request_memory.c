@@ -129,6 +129,11 @@ uint64_t request_memory_of_vectors(const struct params *p, const struct prompt *
     return n * (p->as_base64 ? RESPONSE_BASE64_BYTES : RESPONSE_NUMBER_BYTES);
 }
 
+static uint64_t of_marks(const struct marks *m)
+{
+    return m->n * (sizeof(*m->at) + (uint64_t)m->n_out * sizeof(*m->outs));
+}
+
 uint64_t request_memory_of_parsed(const struct api_request *p)
 {
     const struct params *params = &p->params;
@@ -144,7 +149,7 @@ uint64_t request_memory_of_parsed(const struct api_request *p)
 
         bytes += sizeof(*prompt) + prompt->ids.n * sizeof(*prompt->ids.ids) +
                  (prompt->text != NULL ? prompt->n_text : 0) + prompt->pooled_bytes +
-                 request_memory_of_vectors(params, prompt) +
+                 request_memory_of_vectors(params, prompt) + of_marks(&prompt->marks) +
                  prompt->n_paths * (sizeof(*prompt->paths) + DECISION_BYTES) +
                  prompt->n_labels * (sizeof(*prompt->label_ids) + sizeof(*prompt->label_logprobs) +
                                      DECISION_BYTES);

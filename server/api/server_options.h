@@ -21,6 +21,7 @@
 
 struct adapter_set;
 struct chat;
+struct decision_model;
 struct kv_event_publisher;
 struct queue;
 struct swap_store;
@@ -93,12 +94,14 @@ struct server_model { /* a served model; what it points to is borrowed */
                               * yes_label is their relevance */
     uint32_t yes_label;
     bool is_encoder;         /* the model only makes embeddings */
+    bool only_decides;       /* its last layers are a head for decisions */
     uint32_t prefill_chunk;  /* the scheduler's for this model */
     bool shares_prefixes;
     const struct tokenizer *tokenizer;
     const struct sampling_defaults *sampling; /* defaults of requests */
     const struct request_defaults *request_defaults;
     const struct chat *chat;
+    const struct decision_model *decider; /* NULL: the model was not trained for decisions */
     struct constraint_cache *constraint_cache;
     struct adapter_set *adapters; /* or NULL */
     struct prefix_fetch *fetch; /* of the block store; NULL: there is none for this model */

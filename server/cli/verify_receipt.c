@@ -385,7 +385,7 @@ static void check_choice(struct verifier *v, const cJSON *choice, const struct a
         x.labels = member(choice, "labels");
         x.prompt = &p->prompts[(r - p->requests) / p->params.n_each];
         prepare_choice(v, choice, &x, *r);
-        if (x.tokens.n > 0 && queue_post(v->model->queue, *r) == 0) {
+        if ((x.tokens.n > 0 || x.labels != NULL) && queue_post(v->model->queue, *r) == 0) {
             *r = NULL; /* the engine owns it */
             follow_choice(v, &x);
         }

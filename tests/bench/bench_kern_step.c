@@ -96,6 +96,7 @@ ELEM(act_gelu_erf, e->b->t.act[KERN_ACT_GELU_ERF](e->z, e->x, e->y, e->n), 4864,
 ELEM(act_swiglu_clamped, e->b->t.act[KERN_ACT_SWIGLU_CLAMPED](e->z, e->x, e->y, e->n), 4864, 12)
 ELEM(act_sigmoid, e->b->t.act[KERN_ACT_SIGMOID](e->z, e->x, e->y, e->n), 4864, 12)
 ELEM(act_relu_sqr, e->b->t.act[KERN_ACT_RELU_SQR](e->z, e->x, NULL, e->n), 4864, 8)
+ELEM(act_relu, e->b->t.act[KERN_ACT_RELU](e->z, e->x, NULL, e->n), 4864, 8)
 ELEM(act_linear, e->b->t.act[KERN_ACT_LINEAR](e->z, e->x, e->y, e->n), 4864, 12)
 ELEM(softplus, e->b->t.softplus(e->z, e->x, e->y, NULL, e->n), 4096, 12)
 ELEM(l2norm, e->b->t.l2norm(e->z, e->x, e->n, 1e-6f, 1), 128, 8)

@@ -54,6 +54,7 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     struct label_path *paths; /* [n_paths] of a decision whose labels have several tokens: the steps
                                * of each option's; or NULL */
     uint32_t n_paths;
+    struct marks marks;    /* of a decision by a model's head; owns `at` and `outs` */
     struct buf scores;  /* prompt_logprobs, "null,{…}": made by the first choice for all of them */
 };
 
