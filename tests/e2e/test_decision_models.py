@@ -193,6 +193,13 @@ def test_messages_are_a_list(served):
     assert by_list == by_state["answers"]["0"]["noul"]
 
 
+def test_instructions_of_the_call_stand_before_the_question(served):
+    asked = {"team": ASKED["team"]}
+    joined = {"team": {**ASKED["team"], "instructions": "Be strict.\n\n" + ASKED["team"]["instructions"]}}
+    found = served.post({"state": "x", "questions": asked, "instructions": "Be strict."})["answers"]
+    assert found == served.post({"state": "x", "questions": joined})["answers"] != served.post({"state": "x", "questions": asked})["answers"]
+
+
 def test_orders_are_averaged(served):
     asked = {"team": ASKED["team"]}
     found = given(served.post({"state": "x", "questions": asked, "permutations": 3})["answers"]["team"])
