@@ -338,10 +338,9 @@ static int check_task(struct api_request *p, const struct server_model *model)
     if (!model->is_encoder ||
         (model->decider != NULL && (p->wire_format->form & PARAMS_DECISIONS) != 0))
         return 0;
-    return api_error_set(
-        &p->error, 400, "model", "unsupported_model",
-        "the model '%s' is an encoder, which generates no text: use POST /v1/embeddings",
-        model->id);
+    return api_error_set(&p->error, 400, "model", "unsupported_model",
+                         "the model '%s' is an encoder, which generates no text: use POST %s",
+                         model->id, model->only_decides ? "/v1/decisions" : "/v1/embeddings");
 }
 
 /* Fill in a receipt's source. A receipt tells how to compute an answer from its beginning, so a

@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TEMPLATE_NAME "systemone"
-
 /* Sets of labels. */
 enum decision_codes {
     CODES_NONE = 0, /* a head reads the markers of the options */
@@ -202,7 +200,7 @@ static const char *find_decision_source(const struct tokenizer *t)
     const char *name, *text;
 
     for (size_t i = 0; (text = tokenizer_chat_template(t, i, &name)) != NULL; i++)
-        if (strcmp(name, TEMPLATE_NAME) == 0)
+        if (strcmp(name, DECISION_TEMPLATE) == 0)
             return text;
     return NULL;
 }
@@ -219,12 +217,12 @@ static int prepare_decisions(struct decision_model *m, const struct tokenizer *t
     }
     if (source == NULL) {
         snprintf(m->complaint, sizeof(m->complaint),
-                 "its file has no template '%s', which says how it is asked", TEMPLATE_NAME);
+                 "its file has no template '%s', which says how it is asked", DECISION_TEMPLATE);
         return 0;
     }
     if (template_create(&m->prompt, source, strlen(source), why, sizeof(why)) < 0) {
         snprintf(m->complaint, sizeof(m->complaint), "its template '%s' cannot be used: %s",
-                 TEMPLATE_NAME, why);
+                 DECISION_TEMPLATE, why);
         return 0;
     }
     if (m->family->codes != CODES_NONE && m->of->shape.is_encoder) {

@@ -19,7 +19,7 @@ import decision_fixtures  # noqa: E402
 import forward  # noqa: E402
 import gguf_file  # noqa: E402
 import jinja_reference  # noqa: E402
-from quire import DEBUG_BIN, Server, in_threads  # noqa: E402
+from quire import DEBUG_BIN, Server, in_threads, isa_levels  # noqa: E402
 from test_cli import quire  # noqa: E402
 from test_decisions import questions, story  # noqa: E402
 
@@ -193,6 +193,13 @@ def test_messages_are_a_list(served):
     assert by_list == by_state["answers"]["0"]["noul"]
 
 
+def test_instructions_of_the_call_stand_before_the_question(served):
+    asked = {"team": ASKED["team"]}
+    joined = {"team": {**ASKED["team"], "instructions": "Be strict.\n\n" + ASKED["team"]["instructions"]}}
+    found = served.post({"state": "x", "questions": asked, "instructions": "Be strict."})["answers"]
+    assert found == served.post({"state": "x", "questions": joined})["answers"] != served.post({"state": "x", "questions": asked})["answers"]
+
+
 def test_orders_are_averaged(served):
     asked = {"team": ASKED["team"]}
     found = given(served.post({"state": "x", "questions": asked, "permutations": 3})["answers"]["team"])
@@ -267,6 +274,28 @@ def test_beside_others_and_under_pressure(served):
     assert [r.json.get("answers", r.body) for r in found] == [want] * 3
 
 
+@pytest.mark.parametrize("isa", isa_levels())
+def test_each_instruction_set(served, isa):
+    body = {"input": story(7, 90), "questions": questions(6), "permutations": 2}
+    s = Server("--isa", isa, "--threads", "2", "--context", "4096", model=served.path)
+    assert s.post("/v1/decisions", body).json["answers"] == served.post(body, "/v1/decisions")["answers"]
+    assert s.stop() == 0
+
+
+def test_a_journal_replays_them(served, tmp_path):
+    """A replay takes the same tokens from the cache, and makes the same plans."""
+    journal = tmp_path / "journal.jsonl"
+    s = Server("--journal", journal, "--context", "4096", model=served.path)
+    for _ in range(2):
+        assert s.post("/v1/decisions", {"input": story(8, 80), "questions": questions(5)}).status == 200
+    assert s.stop() == 0
+    run = quire("replay", journal)
+    assert run.returncode == 0, run.out + run.err
+    posts = [json.loads(line) for line in journal.read_text().splitlines() if line.startswith('{"post"')]
+    assert len(posts) == 10
+    assert all(("rows_from" in p) == (served.kind in deciders.SCORES) for p in posts)
+
+
 def test_receipts_prove_them(served, tmp_path):
     r = served.post({"state": STATE, "questions": ASKED, "receipt": True})
     file = tmp_path / "receipts.jsonl"
@@ -276,6 +305,11 @@ def test_receipts_prove_them(served, tmp_path):
     r["receipt"]["choices"][0]["labels"][0] += 0.001
     file.write_text(json.dumps(r["receipt"]) + "\n")
     assert quire("verify", file, "--model", served.path, "--context", "4096", "--log-level", "error").returncode != 0
+
+
+def test_chats_are_refused_with_the_reason(served):
+    r = served.s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
+    assert r.status == 400 and "/v1/decisions" in r.json["error"]["message"], r.body
 
 
 def test_they_are_listed(served):

@@ -22,6 +22,7 @@
 
 #include "server/api/params/decision_set.h"
 
+#define DECISION_TEMPLATE "systemone" /* the template's name in a file */
 #define DECISION_LABEL_BYTES 4 /* of the longest label, with its NUL */
 
 struct api_error;
