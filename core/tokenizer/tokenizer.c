@@ -481,6 +481,12 @@ const char *tokenizer_chat_template(const struct tokenizer *t, size_t i, const c
     return *name != NULL ? v->chat_templates[i].text : NULL;
 }
 
+const struct text_prompt *tokenizer_prompts(const struct tokenizer *t, size_t *n)
+{
+    *n = t->vocab.n_prompts;
+    return t->vocab.prompts;
+}
+
 const char *tokenizer_rerank_template(const struct tokenizer *t)
 {
     return t->vocab.rerank_template;

@@ -98,6 +98,14 @@ const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n);
  * ("default" if the file has none); NULL after the last. Both are NUL-terminated. */
 const char *tokenizer_chat_template(const struct tokenizer *t, size_t i, const char **name);
 
+/* A text that the model wants before an input of some kind, whose name its trainers chose. */
+struct text_prompt {
+    char *name, *text;
+};
+
+/* Return the model's prompts, *n of them; with 0, NULL. */
+const struct text_prompt *tokenizer_prompts(const struct tokenizer *t, size_t *n);
+
 /* Return the model's rerank template, NUL-terminated, with {query} and {document}; or NULL. */
 const char *tokenizer_rerank_template(const struct tokenizer *t);
 

@@ -433,6 +433,8 @@ static int build_requests(struct api_request *p, const struct server_model *mode
         return api_request_no_memory(p);
     if (make_prompts(p, model) < 0)
         return ERR_INVAL;
+    cJSON_Delete(p->params.joined_texts); /* the texts are tokens now */
+    p->params.joined_texts = NULL;
     if (p->wire_format->answer == NULL)
         return make_requests(p, model, headers);
     p->n_choices = 0; /* the call needs only the prompts */

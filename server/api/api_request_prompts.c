@@ -41,7 +41,7 @@ static const char *text_field(const struct api_request *p)
     case PARAMS_SCORING:
         return "items";
     case PARAMS_COHERE_EMBED:
-        return p->params.joined_texts != NULL ? "inputs" : "texts";
+        return p->params.has_inputs ? "inputs" : "texts";
     case PARAMS_CLASSIFY:
     case PARAMS_POOL:
         return "input";

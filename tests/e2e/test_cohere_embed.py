@@ -1,11 +1,13 @@
 """POST /v2/embed, Cohere's API of embeddings: the forms of a vector, truncated texts, and errors."""
 import base64
+import json
 import struct
 
 import pytest
 
+import hf_folder
 from test_bert_folder import parts
-from test_safetensors import gguf_file
+from test_safetensors import gguf_file, quire
 
 TEXTS = ["Once upon a time", "The bear went home.", "Once upon a time"]
 ALL = ["float", "int8", "uint8", "binary", "ubinary", "base64"]
@@ -102,6 +104,41 @@ def test_truncation(start, tmp_path):
     ({"texts": ["a"], "max_tokens": 0}, "'max_tokens'"), ({"texts": ["a"], "priority": 1000}, "'priority'")])
 def test_refusals(server, fields, words):
     assert words in refusal(server, **fields)
+
+
+# ---- the model's prompts
+
+PROMPTS = {"query": "the a ", "document": "", "passage": "b ", "other": "c d "}
+
+
+@pytest.fixture
+def prompted(start, tmp_path):
+    def make(prompts=PROMPTS):
+        folder = hf_folder.write_bert(tmp_path / "hf", *parts())
+        (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts, "default_prompt_name": None}))
+        return start("--kv-memory", "64m", model=folder)
+    return make
+
+
+def test_prompts(prompted):
+    """A prompt stands before each text, chosen by its name or by Cohere's."""
+    server = prompted()
+    texts = ["abc", "un able"]
+    for name, before in {"search_query": "the a ", "query": "the a ", "search_document": "", "passage": "b ", "other": "c d "}.items():
+        a = embed(server, texts, input_type=name)
+        assert a["embeddings"]["float"] == vectors(server, [before + t for t in texts]) and a["texts"] == texts, name
+        again = embed(server, inputs=[{"content": [{"type": "text", "text": t}]} for t in texts], input_type=name)
+        assert again["embeddings"] == a["embeddings"], name
+    assert embed(server, texts)["embeddings"]["float"] == vectors(server, texts)
+    assert "a prompt for: query, document, passage, other" in refusal(server, texts=texts, input_type="clustering")
+
+
+def test_prompts_that_are_damaged(tmp_path):
+    for prompts, words in (({"query": 5}, "'prompts' is not an object of texts"), ({"query": "a" * 5000}, "longer than 4096 bytes")):
+        folder = hf_folder.write_bert(tmp_path / words[-5:], *parts())
+        (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
+        _, err = quire("generate", "--model", folder, "--prompt", "a", "--max-tokens", 1, "--log-level", "off", status=1)
+        assert words in err, err
 
 
 def test_errors_of_other_kinds(server):

@@ -8,7 +8,7 @@ import pytest
 
 import hf_folder
 import test_bert_folder as folders
-from quire import in_threads
+from quire import in_threads, isa_levels
 from test_ranking import CLOSE, as_f16, fixtures, forward, gguf_file, post, softmax
 from test_safetensors import quire
 
@@ -87,6 +87,15 @@ def test_labels_have_the_same_bits_in_any_batch(labeller, kind):
     assert pooled(server, texts) == alone
     assert [p for [p] in in_threads([lambda t=t: pooled(server, [t]) for t in texts])] == alone
     server.wait_idle()
+
+
+@pytest.mark.parametrize("arch,kind,gelu", [("bert", "F32", False), ("modern-bert", "Q8_0", True)])
+def test_labels_on_any_machine(labeller, arch, kind, gelu):
+    """The same bits on one thread and on four, with scalar kernels and with the best."""
+    levels = isa_levels()
+    flags = [("--threads", n, "--isa", level) for n in ("1", "4") for level in (levels[0], levels[-1])]
+    answers = [pooled(labeller(arch, kind, gelu=gelu, flags=f)[1], [LONG[:50], [7, 9]]) for f in flags]
+    assert answers[1:] == answers[:1] * 3
 
 
 def test_token_labels_refusals(labeller, server):

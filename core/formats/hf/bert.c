@@ -191,8 +191,38 @@ static int check_sentence(const struct hf_folder *f)
     return rc;
 }
 
-/* Refuse a prompt that is put before every text. */
-static int check_prompts(const struct hf_folder *f)
+/* Add the prompts, which clients choose by name. */
+static int list_prompts(struct hf_folder *f, const cJSON *prompts)
+{
+    const size_t n = cJSON_IsObject(prompts) ? (size_t)cJSON_GetArraySize(prompts) : 0;
+    struct gguf_str *names = mem_calloc(n + 1, sizeof(*names));
+    struct gguf_str *texts = mem_calloc(n + 1, sizeof(*texts));
+    int rc = names != NULL && texts != NULL ? 0 : hf_fail(f, ERR_NOMEM, PROMPTS, "out of memory");
+    size_t i = 0;
+    const cJSON *m;
+
+    cJSON_ArrayForEach(m, prompts)
+    {
+        const char *text = cJSON_GetStringValue(m);
+
+        if (rc == 0 && (m->string == NULL || text == NULL))
+            rc = hf_fail(f, ERR_FORMAT, PROMPTS, "'prompts' is not an object of texts");
+        if (rc < 0)
+            break;
+        names[i] = (struct gguf_str){m->string, strlen(m->string)};
+        texts[i++] = (struct gguf_str){text, strlen(text)};
+    }
+    if (rc == 0 && n > 0) {
+        gguf_writer_str_array(f->w, "tokenizer.prompt_names", names, n);
+        gguf_writer_str_array(f->w, "tokenizer.prompt_texts", texts, n);
+    }
+    mem_free(names);
+    mem_free(texts);
+    return rc;
+}
+
+/* Add the prompts, and refuse one that is put before every text. */
+static int add_prompts(struct hf_folder *f)
 {
     cJSON *o = NULL;
     char shown[64];
@@ -205,6 +235,8 @@ static int check_prompts(const struct hf_folder *f)
                      "'default_prompt_name' is '%s', but default prompts are not supported: remove "
                      "the key, and let clients send the prompt with their texts",
                      hf_printable(shown, sizeof(shown), hf_text(o, "default_prompt_name")));
+    if (rc == 0)
+        rc = list_prompts(f, hf_member(o, "prompts"));
     cJSON_Delete(o);
     return rc;
 }
@@ -216,7 +248,7 @@ int hf_sentence_add(struct hf_folder *f)
     if (rc == 0)
         rc = check_sentence(f);
     if (rc == 0)
-        rc = check_prompts(f);
+        rc = add_prompts(f);
     if (rc == 0 && (f->class->flags & (HF_LABELS | HF_TOKEN_LABELS)) == 0)
         rc = add_pooling(f);
     return rc;

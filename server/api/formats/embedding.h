@@ -19,7 +19,7 @@ void embedding_add(struct response_writer *a, uint32_t i, struct buf *out);
 /* Scale the vector of choice i in place, as embedding_add() does, and return its *n numbers. */
 const float *embedding_scale(struct response_writer *a, uint32_t i, uint32_t *n);
 
-/* Likewise each of the vectors of choice i, one for each token. */
+/* Scale each of the vectors of choice i, one for each token, in place, and move them together. */
 void embedding_scale_tokens(struct response_writer *a, uint32_t i);
 
 /* True: the answer is still wanted, and `out` has no error. */

@@ -3,8 +3,8 @@
  *
  * A cross-encoder reads query and document in one prompt, and its score is one of its labels. Any
  * other model has embedded each text as a prompt of its own: the queries come first, so document i
- * is prompt n_queries + i, and the score is the cosine of the two vectors. Where each token has a
- * vector (late interaction), it is MaxSim.
+ * is prompt n_queries + i, and the score is the cosine of the two vectors, or MaxSim if each token
+ * has a vector (late interaction).
  */
 #include "server/api/formats/scores.h"
 

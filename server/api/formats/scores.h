@@ -25,7 +25,8 @@ double scores_of(const struct response_writer *a, uint32_t i);
  * these. */
 void scores_of_labels(const struct response_writer *a, const struct prompt *prompt, float *out);
 
-/* The same of n outputs x of a classifier; `out` may be x. */
+/* out[n] = the probabilities that n outputs x of a classifier stand for, or x itself, if the body
+ * wants that; `out` may be x. */
 void scores_of_outputs(const struct response_writer *a, const float *x, uint32_t n, float *out);
 
 /* The text of document i, if the answer has it; else NULL. */

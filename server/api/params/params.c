@@ -363,7 +363,7 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
     if (form == PARAMS_SCORING)
         return params_settle_scoring(p, e);
     if (form == PARAMS_COHERE_EMBED)
-        return params_settle_cohere(p, limits->n_embd, e);
+        return params_settle_cohere(p, limits, e);
     if (check_combinations(p, e) < 0)
         return ERR_INVAL;
     if (params_settle_lazy(p, e) < 0)

@@ -240,8 +240,10 @@ struct params {
     unsigned embedding_types; /* bits of enum embedding_type; at least one */
     enum text_cut text_cut;
     uint32_t max_text;   /* most tokens of a text; 0: as many as fit into the context */
-    cJSON *joined_texts; /* the texts of `inputs` as a list of strings, to which `prompt` points;
-                          * owned; NULL: the body has `texts` */
+    bool has_inputs;     /* the texts come from `inputs`, not from `texts` */
+    const char *input_type; /* borrowed from the body's tree; NULL: none */
+    cJSON *joined_texts; /* [n_prompts] texts that the body has in parts or without the model's
+                          * prompt, to which `prompt` points then; owned */
     char request_id[PARAMS_MAX_ANSWER_ID + 1]; /* end of the answer's id; "": any */
     bool return_token_offsets; /* for a prompt that is only rendered */
     bool echoes_message; /* CHAT: the answer begins with the last message's text */

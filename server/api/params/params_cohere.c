@@ -7,7 +7,9 @@
 #include "server/api/params/params_impl.h"
 
 #include "core/base/err.h"
+#include "core/tokenizer/tokenizer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_PRIORITY 999
@@ -42,6 +44,7 @@ static int count_cohere_texts(const struct field_args *a, const char *what)
         return params_refuse(a, "must hold at most %d texts", PARAMS_MAX_TEXTS);
     if (a->p->prompt != NULL)
         return params_refuse(a, "and 'texts' cannot be used together");
+    a->p->has_inputs = strcmp(a->name, "inputs") == 0;
     a->p->prompt = a->v;
     a->p->is_prompt_list = true;
     a->p->n_prompts = (uint32_t)n;
@@ -130,20 +133,10 @@ int params_parse_cohere_inputs(const struct field_args *a)
 
 /* ---- what is made of them ---- */
 
-/* The names are checked, so that a misspelt one is not taken for one that has an effect. */
 int params_parse_input_type(const struct field_args *a)
 {
-    static const struct cohere_name names[] = {{"search_document", 0},
-                                               {"search_query", 0},
-                                               {"classification", 0},
-                                               {"clustering", 0},
-                                               {NULL, 0}};
-    unsigned value;
-
-    return find_cohere_name(names, a->v, &value)
-               ? 0
-               : params_refuse(
-                     a, "must be search_document, search_query, classification or clustering");
+    a->p->input_type = cJSON_GetStringValue(a->v);
+    return a->p->input_type != NULL ? 0 : params_refuse(a, "must be a string");
 }
 
 int params_parse_embedding_types(const struct field_args *a)
@@ -191,6 +184,100 @@ int params_parse_cohere_priority(const struct field_args *a)
     return 0;
 }
 
+/* ---- the model's prompts ---- */
+
+/* Names that models give the prompts of Cohere's input types; the first that a model has is
+ * taken. */
+static const struct {
+    const char *type, *names[3];
+} input_types[] = {{"search_query", {"search_query", "query", NULL}},
+                   {"search_document", {"search_document", "document", "passage"}},
+                   {"classification", {"classification", "Classification", NULL}},
+                   {"clustering", {"clustering", "Clustering", NULL}}};
+#define N_INPUT_TYPES (sizeof(input_types) / sizeof(input_types[0]))
+
+static const char *prompt_of_name(const struct text_prompt *prompts, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(prompts[i].name, name) == 0)
+            return prompts[i].text;
+    return NULL;
+}
+
+/* Find the prompt of the input type: one of that name, or of a name that models give it. *is_type:
+ * it is one of Cohere's types. */
+static const char *prompt_of_type(const struct text_prompt *prompts, size_t n, const char *type,
+                                  bool *is_type)
+{
+    const char *text = prompt_of_name(prompts, n, type);
+
+    *is_type = false;
+    for (size_t i = 0; i < N_INPUT_TYPES; i++) {
+        if (strcmp(type, input_types[i].type) != 0)
+            continue;
+        *is_type = true;
+        for (size_t k = 0; k < 3 && text == NULL && input_types[i].names[k] != NULL; k++)
+            text = prompt_of_name(prompts, n, input_types[i].names[k]);
+    }
+    return text;
+}
+
+static int refuse_input_type(const struct text_prompt *prompts, size_t n, struct api_error *e)
+{
+    char names[160] = "";
+    size_t len = 0;
+
+    if (n == 0)
+        return api_error_set(e, 400, "input_type", NULL,
+                             "'input_type' must be search_document, search_query, classification "
+                             "or clustering");
+    for (size_t i = 0; i < n && len < sizeof(names); i++)
+        len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", i > 0 ? ", " : "",
+                                prompts[i].name);
+    return api_error_set(e, 400, "input_type", NULL,
+                         "'input_type' must be one that the model has a prompt for: %s", names);
+}
+
+/* Put the text before each of the prompts. */
+static int add_before(struct params *p, const char *before, struct api_error *e)
+{
+    cJSON *list = cJSON_CreateArray();
+    struct buf text;
+    int rc = list != NULL ? 0 : api_error_no_memory(e);
+
+    buf_init(&text, PARAMS_MAX_PREDICTION);
+    for (const cJSON *it = p->prompt->child; rc == 0 && it != NULL; it = it->next) {
+        buf_clear(&text);
+        buf_add_str(&text, before);
+        buf_add_str(&text, it->valuestring);
+        buf_add_char(&text, '\0');
+        rc = text.err == 0 && json_put(list, NULL, cJSON_CreateString(text.data))
+                 ? 0
+                 : api_error_no_memory(e);
+    }
+    buf_release(&text);
+    cJSON_Delete(p->joined_texts);
+    p->prompt = p->joined_texts = list;
+    return rc;
+}
+
+/* A model without prompts has none to choose among, so Cohere's types have no effect there. */
+static int take_input_type(struct params *p, const struct params_limits *limits,
+                           struct api_error *e)
+{
+    size_t n;
+    const struct text_prompt *prompts = tokenizer_prompts(limits->tokenizer, &n);
+    bool is_type = false;
+    const char *text;
+
+    if (p->input_type == NULL)
+        return 0;
+    text = prompt_of_type(prompts, n, p->input_type, &is_type);
+    if (text == NULL && (n > 0 || !is_type))
+        return refuse_input_type(prompts, n, e);
+    return text != NULL && text[0] != '\0' ? add_before(p, text, e) : 0;
+}
+
 /* Bits of eight numbers make a byte. */
 static bool has_odd_bits(const struct params *p, uint32_t n_embd)
 {
@@ -199,11 +286,13 @@ static bool has_odd_bits(const struct params *p, uint32_t n_embd)
     return (p->embedding_types & bits) != 0 && (p->dimensions > 0 ? p->dimensions : n_embd) % 8 > 0;
 }
 
-int params_settle_cohere(struct params *p, uint32_t n_embd, struct api_error *e)
+int params_settle_cohere(struct params *p, const struct params_limits *limits, struct api_error *e)
 {
     if (p->prompt == NULL)
         return api_error_set(e, 400, "texts", NULL, "'texts' or 'inputs' is required");
-    if (has_odd_bits(p, n_embd))
+    if (take_input_type(p, limits, e) < 0)
+        return ERR_INVAL;
+    if (has_odd_bits(p, limits->n_embd))
         return api_error_set(e, 400, "embedding_types", NULL,
                              "'embedding_types' binary and ubinary need a number of dimensions "
                              "that is a multiple of 8: set 'output_dimension'");
