@@ -119,6 +119,7 @@ struct kv_manager_stats {
     struct block_pool_stats pool;
     struct swap_stats swap;
     struct kv_states_stats states;
+    struct kv_pin_options pins;
     uint32_t n_indexed;
     uint64_t n_copied;     /* blocks copied: copy on write, and reuse of part of a block */
     uint64_t query_tokens; /* tokens that kv_manager_attach() was asked for */
@@ -226,8 +227,8 @@ void kv_manager_drop_fork(struct kv_manager *m, struct kv_seq *kv);
 /* ---- pins ---- */
 
 /* Pin the longest cached beginning of the key's first n_tokens at which a sequence could continue,
- * until until_us; as much of it as the tenant has room for. Returns how many of the n_tokens are
- * pinned now: of the block in which they end either nothing is pinned or the whole block. */
+ * in whole blocks, until until_us; as much of it as the tenant has room for. Returns how many
+ * tokens are pinned now. */
 uint32_t kv_manager_pin(struct kv_manager *m, struct kv_key *key, uint32_t n_tokens,
                         uint32_t tenant, uint64_t until_us);
 /* End the pins whose time is over; their blocks stay cached. Called once a step: the work of a call

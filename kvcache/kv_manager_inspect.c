@@ -12,6 +12,7 @@ struct kv_manager_stats kv_manager_stats(const struct kv_manager *m)
 {
     struct kv_manager_stats stats = {
         .groups = m->opt.groups,
+        .pins = m->opt.pins,
         .pool = block_pool_stats(m->pool),
         .n_copied = m->n_copied,
         .query_tokens = m->query_tokens,

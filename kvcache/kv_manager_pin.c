@@ -45,13 +45,12 @@ static uint32_t n_affordable(const struct kv_manager *m, uint32_t n, uint32_t te
 uint32_t kv_manager_pin(struct kv_manager *m, struct kv_key *key, uint32_t n_tokens,
                         uint32_t tenant, uint64_t until_us)
 {
-    const uint32_t limit = block_table_needed(n_tokens) * BLOCK_TOKENS;
     struct prefix_pin pin;
     uint32_t n;
 
-    if (m->pins == NULL || n_tokens == 0)
+    if (m->pins == NULL)
         return 0;
-    n = kv_manager_longest(m, key, limit);
+    n = kv_manager_longest(m, key, n_tokens);
     if (n > 0)
         pin = pin_of(m, n, tenant, until_us);
     if (n > 0 && prefix_pins_cost(m->pins, &pin) > prefix_pins_room(m->pins, tenant)) {
@@ -62,7 +61,7 @@ uint32_t kv_manager_pin(struct kv_manager *m, struct kv_key *key, uint32_t n_tok
     if (n == 0)
         return 0;
     prefix_pins_add(m->pins, &pin);
-    return n * BLOCK_TOKENS < n_tokens ? n * BLOCK_TOKENS : n_tokens;
+    return n * BLOCK_TOKENS;
 }
 
 void kv_manager_expire_pins(struct kv_manager *m, uint64_t now_us)

@@ -59,7 +59,7 @@ static void put_pin(struct prefix_pins *p, uint32_t i, struct prefix_pin pin)
     p->at[pin.end.n] = i + 1;
 }
 
-static void sift_up(struct prefix_pins *p, uint32_t i)
+static void pin_sift_up(struct prefix_pins *p, uint32_t i)
 {
     const struct prefix_pin pin = p->heap[i];
 
@@ -70,7 +70,7 @@ static void sift_up(struct prefix_pins *p, uint32_t i)
     put_pin(p, i, pin);
 }
 
-static void sift_down(struct prefix_pins *p, uint32_t i)
+static void pin_sift_down(struct prefix_pins *p, uint32_t i)
 {
     const struct prefix_pin pin = p->heap[i];
 
@@ -90,7 +90,7 @@ static struct prefix_pin take_first(struct prefix_pins *p)
     p->at[first.end.n] = 0;
     if (--p->n > 0) {
         p->heap[0] = p->heap[p->n];
-        sift_down(p, 0);
+        pin_sift_down(p, 0);
     }
     return first;
 }
@@ -205,7 +205,7 @@ static void extend_pin(struct prefix_pins *p, uint32_t i, uint64_t until_us)
     if (until_us > t->until_us)
         t->until_us = until_us;
     p->heap[i].until_us = until_us;
-    sift_down(p, i);
+    pin_sift_down(p, i);
 }
 
 void prefix_pins_add(struct prefix_pins *p, const struct prefix_pin *pin)
@@ -227,7 +227,7 @@ void prefix_pins_add(struct prefix_pins *p, const struct prefix_pin *pin)
     if (t->n_pins++ == 0 || pin->until_us > t->until_us)
         t->until_us = pin->until_us;
     p->heap[p->n] = *pin;
-    sift_up(p, p->n++);
+    pin_sift_up(p, p->n++);
 }
 
 void prefix_pins_expire(struct prefix_pins *p, uint64_t now_us, uint32_t most)

@@ -637,7 +637,8 @@ static void complete_engine(struct server_model *f, const struct instance *e)
 {
     f->max_sequences = e->sched.max_sequences;
     f->max_context = e->sched.max_context;
-    f->max_kv_tokens = kv_groups_most_tokens(&e->cache.groups, e->cache.n_blocks);
+    f->max_kv_tokens = kv_groups_most_tokens(&e->cache.groups,
+                                             e->cache.n_blocks - e->cache.pins.most_blocks);
     f->n_blocks = e->cache.n_blocks;
     f->block_tokens = BLOCK_TOKENS;
     f->kv_type = kern_kv_name(e->kv_type);

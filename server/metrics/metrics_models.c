@@ -32,9 +32,11 @@ static const struct metrics_family engine_families[] = {
     {"quire_requests_swapped", "gauge", "Preempted requests whose KV blocks are kept in swap.",
      {{NULL, MODEL(stats.n_swapped)}}},
     {"quire_kv_blocks", "gauge",
-     "Blocks of the KV cache, by state: free, cached (kept for reuse), held (used by requests).",
+     "Blocks of the KV cache, by state: free, cached (kept for reuse), pinned (kept for a time), "
+     "held (used by requests).",
      {{"state=\"free\"", MODEL(stats.blocks_free)},
       {"state=\"cached\"", MODEL(stats.blocks_cached)},
+      {"state=\"pinned\"", MODEL(stats.blocks_pinned)},
       {"state=\"held\"", MODEL(stats.blocks_held)}}},
     /* The name is agreed, and a gauge may not be called _total: so it has no type. */
     {"quire_kv_blocks_total", "untyped", "All blocks of the KV cache.",
