@@ -122,6 +122,8 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->sampling.n_labels = prompt->n_labels;
     r->mirostat_mu = 2 * p->sampling.mirostat_tau;
     r->thought = prompt->thought;
+    r->n_pins = k == 0 ? prompt->n_pins : 0;
+    memcpy(r->pins, prompt->pins, sizeof(r->pins));
     r->key.salt = salt;
     r->priority = p->priority;
     r->min_tokens = p->min_tokens;

@@ -60,6 +60,11 @@ int api_request_decide(struct api_request *p, const struct server_model *model);
 int api_request_take_chat(struct api_request *p, const struct server_model *model,
                           struct prompt *prompt);
 
+/* Fill in the prompt's pins from the conversation's cache breakpoints. Does nothing if the model
+ * pins no prefixes; a breakpoint whose place cannot be found gets no pin. */
+void api_request_place_breakpoints(struct api_request *p, const struct server_model *model,
+                                   struct prompt *prompt);
+
 /* Render the conversation, without dropping messages, with its template, and tokenize the text. */
 int api_request_take_turns(struct api_request *p, const struct server_model *model,
                            struct prompt *prompt);

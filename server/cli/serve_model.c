@@ -647,6 +647,7 @@ static void complete_engine(struct server_model *f, const struct instance *e)
     f->kv_id[1] = e->kv_id[1];
     f->prefill_chunk = e->sched.prefill_chunk;
     f->shares_prefixes = e->cache.prefix_cache;
+    f->pins_prefixes = e->cache.pins.most_blocks > 0;
     f->tokenizer = e->tokenizer;
     f->swap = e->swap;
     f->isa = kern_isa_name(e->isa);
