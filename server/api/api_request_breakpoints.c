@@ -8,7 +8,8 @@
  * beginning that are also those of the prompt are the prefix to be pinned.
  *
  * A breakpoint never makes a request fail: the search has half of the steps that the request has
- * left, and a breakpoint that they do not suffice for is dropped, which the usage tells.
+ * left, and a breakpoint that they do not suffice for is dropped, which the usage tells. Only where
+ * the body would be parsed again with more steps, it is.
  */
 #include "server/api/api_request_impl.h"
 
@@ -109,6 +110,7 @@ static uint32_t common_tokens(const struct token_list *a, const struct token_lis
 static int encode_begin(struct placing *w, struct prompt *begin, const struct spans *own)
 {
     struct budget *given = w->p->budget;
+    const enum rejection reason = w->p->reason;
     int rc;
 
     w->p->budget = &w->budget;
@@ -116,7 +118,7 @@ static int encode_begin(struct placing *w, struct prompt *begin, const struct sp
     w->p->budget = given;
     if (rc < 0) {
         w->p->error = (struct api_error){0};
-        w->p->reason = 0;
+        w->p->reason = reason;
     }
     return rc;
 }
@@ -163,8 +165,8 @@ static void add_pin(struct prompt *prompt, uint32_t n_tokens, uint64_t ttl_us)
     prompt->n_pins++;
 }
 
-void api_request_place_breakpoints(struct api_request *p, const struct server_model *model,
-                                   struct prompt *prompt)
+int api_request_place_breakpoints(struct api_request *p, const struct server_model *model,
+                                  struct prompt *prompt)
 {
     const struct conversation *c = &p->params.chat;
     struct placing w = {.p = p, .model = model, .prompt = prompt};
@@ -173,7 +175,7 @@ void api_request_place_breakpoints(struct api_request *p, const struct server_mo
     _Static_assert((int)CONVERSATION_MAX_BREAKPOINTS == (int)REQUEST_MAX_PINS,
                    "each breakpoint can become a pin");
     if (!model->pins_prefixes || prompt->text == NULL || p->wire_format->answer != NULL)
-        return;
+        return 0;
     if (p->budget != NULL)
         most = p->budget->steps_left / 2;
     w.budget = (struct budget){.steps_left = most,
@@ -185,4 +187,9 @@ void api_request_place_breakpoints(struct api_request *p, const struct server_mo
             add_pin(prompt, n, c->breakpoints[i].ttl_s * UINT64_C(1000000));
     }
     (void)budget_spend(p->budget, most - w.budget.steps_left);
+    if (w.budget.err < 0 && p->is_trial && p->budget != NULL) {
+        p->budget->err = w.budget.err;
+        return api_request_cannot_encode(p);
+    }
+    return 0;
 }

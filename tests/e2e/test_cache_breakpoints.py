@@ -25,6 +25,10 @@ def marked(text, **marker):
     return {"type": "text", "text": text, "prompt_cache_breakpoint": {"mode": "explicit", **marker}}
 
 
+def plain_part(text):
+    return {"type": "text", "text": text}
+
+
 def chat(*contents, **fields):
     roles = ("system", "user", "assistant", "user")
     return {"messages": [{"role": r, "content": c} for r, c in zip(roles, contents)], "max_tokens": 1, "temperature": 0, **fields}
@@ -178,12 +182,35 @@ def test_a_breakpoint_ends_with_its_part(big, place):
     texts = [words(f"{place} {i}", 20 + i) for i in range(4)]
     bodies = []
     for tail in ("p", "q"):
-        bodies.append(chat(*[[{"type": "text", "text": t}, {"type": "text", "text": (t if i < place else tail + t)}]
+        bodies.append(chat(*[[{"type": "text", "text": t}, plain_part(t if i < place else tail + t)]
                              for i, t in enumerate(texts)], add_generation_prompt=False))
     body = chat(*[[marked(t) if i == place else {"type": "text", "text": t}, {"type": "text", "text": t}]
                   for i, t in enumerate(texts)])
     prompt = ask(big, CHAT, body)["usage"]["prompt_tokens"]
     assert details(big, body)["pinned_tokens"] == whole_blocks(n_common(big, *bodies), prompt)
+
+
+def test_a_long_body_with_four_breakpoints(big):
+    """More work than the I/O thread does itself."""
+    parts = [marked(words(f"long {i}", 180)) for i in range(4)]
+    prompt = ask(big, CHAT, chat("S", parts))["usage"]["prompt_tokens"]
+    assert prompt > 720 and details(big, chat("S", parts))["pinned_tokens"] >= prompt - 2 * BLOCK
+
+
+def test_templates_that_look_at_the_conversation(start, tmp_path):
+    """One that refuses roles out of turn, trims, and drops what the assistant thought before the last question."""
+    file = tmp_path / "t.jinja"
+    file.write_text("{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles') }}{% endif %}"
+                    "[{{ m.role }}]{% if m.reasoning_content and loop.index0 == messages | length - 2 %}({{ m.reasoning_content }}){% endif %}"
+                    "{{ m.content | trim }}{% endfor %}[assistant]")
+    s = start("--prefix-pin-memory", "1m", "--kv-memory", "8m", "--chat-template", str(file))
+    turns = lambda a, b: [{"role": "user", "content": [{"type": "text", "text": words(1, 40)}, *a]},
+                          {"role": "assistant", "content": "I see. ", "reasoning_content": "hm"}, {"role": "user", "content": b}]
+    body = {"messages": turns([marked(" " + words(2, 40) + "  ")], words(3, 40)), "max_tokens": 1}
+    other = [{**body, "messages": turns([plain_part(" " + words(2, 40) + "  ")], t)} for t in ("x", "y")]
+    other[1]["messages"][1]["content"] = "You see."
+    prompt = ask(s, CHAT, body)["usage"]["prompt_tokens"]
+    assert details(s, body)["pinned_tokens"] == whole_blocks(n_common(s, *other), prompt) > 80
 
 
 def test_the_latest_four_breakpoints_count(big):
