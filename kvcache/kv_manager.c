@@ -46,6 +46,9 @@ static int create_pins(struct kv_manager *m)
     return prefix_pins_create(&m->pins,
                               &(struct prefix_pins_options){.pool = m->pool,
                                                             .index = m->index,
+                                                            .states = m->states,
+                                                            .state_blocks = m->opt.states.n_parts,
+                                                            .most_states = o->most_states,
                                                             .n_blocks = m->opt.n_blocks,
                                                             .n_groups = m->n_groups,
                                                             .n_full = m->n_full,
@@ -88,7 +91,10 @@ static bool is_sane(const struct kv_manager_options *o)
     const struct kv_groups *l = &o->groups;
     const struct kv_state_options *s = &o->states;
 
-    if (o->pins.most_blocks > 0 && (!o->prefix_cache || s->n_slots > 0))
+    if (o->pins.most_blocks > 0 &&
+        (!o->prefix_cache || s->is_alone || (s->n_slots > 0 && o->pins.most_states == 0)))
+        return false;
+    if (o->pins.most_states > 0 && o->pins.most_states >= s->n_slots)
         return false;
     if (s->n_slots > 0 ? s->interval == 0 || s->n_parts == 0 : s->is_alone)
         return false;

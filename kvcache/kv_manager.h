@@ -58,10 +58,12 @@ struct kv_state_options {
     bool is_alone;     /* the model has only states: no layer has keys, and blocks hold no bytes */
 };
 
-struct kv_pin_options {     /* needs prefix_cache, and a model without states */
+struct kv_pin_options {     /* needs prefix_cache, and layers with keys */
     uint32_t most_blocks;   /* most blocks that are pinned at a time; 0: nothing is ever pinned */
     uint32_t tenant_blocks; /* most of them of one tenant, 1 .. most_blocks */
     uint32_t n_tenants;
+    uint32_t most_states;   /* recurrent models: most snapshots that are pinned at a time; below
+                             * n_slots; each counts as n_parts blocks */
 };
 
 struct kv_manager_options {

@@ -2,7 +2,8 @@
  * prefix_pins.h.
  *
  * The prefix is looked up as for a sequence that would continue it, so that a pin never keeps
- * blocks that nobody could use: with a window the blocks that the next query sees must be there.
+ * blocks that nobody could use: with a window the blocks that the next query sees must be there, in
+ * a recurrent model a snapshot.
  */
 #include "kvcache/kv_manager_impl.h"
 
@@ -22,7 +23,7 @@ static struct prefix_pin pin_of(const struct kv_manager *m, uint32_t n, uint32_t
 }
 
 /* The number of leading entries, at most n, whose blocks in groups without the window cost the
- * tenant no more than its room, beside the most that a window takes. */
+ * tenant no more than its room, beside the most that a window and a snapshot take. */
 static uint32_t n_affordable(const struct kv_manager *m, uint32_t n, uint32_t tenant)
 {
     const uint32_t room = prefix_pins_room(m->pins, tenant);
@@ -31,7 +32,7 @@ static uint32_t n_affordable(const struct kv_manager *m, uint32_t n, uint32_t te
         m->n_full < m->n_groups && m->n_full > 0
             ? (uint64_t)kv_groups_width(&m->opt.groups, 1) * (m->n_groups - m->n_full)
             : 0;
-    uint64_t cost = width;
+    uint64_t cost = width + (m->states != NULL ? m->opt.states.n_parts : 0);
 
     for (uint32_t b = 0; b < n; b++) {
         for (uint32_t group = 0; group < n_full; group++)
@@ -57,6 +58,8 @@ uint32_t kv_manager_pin(struct kv_manager *m, struct kv_key *key, uint32_t n_tok
         n = kv_manager_longest(m, key, n_affordable(m, n, tenant) * BLOCK_TOKENS);
         if (n > 0)
             pin = pin_of(m, n, tenant, until_us);
+        if (n > 0 && prefix_pins_cost(m->pins, &pin) > prefix_pins_room(m->pins, tenant))
+            return 0; /* too many snapshots are pinned */
     }
     if (n == 0)
         return 0;

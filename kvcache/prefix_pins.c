@@ -8,6 +8,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "kvcache/kv_states.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -25,7 +26,8 @@ static bool are_sane(const struct prefix_pins_options *o)
 {
     return o->n_groups > 0 && o->n_full <= o->n_groups && o->n_tenants > 0 &&
            o->tenant_blocks > 0 && o->tenant_blocks <= o->most_blocks &&
-           o->most_blocks <= o->n_blocks && o->n_blocks < UINT32_MAX;
+           o->most_blocks <= o->n_blocks && o->n_blocks < UINT32_MAX &&
+           (o->states == NULL) == (o->most_states == 0);
 }
 
 int prefix_pins_create(struct prefix_pins **out, const struct prefix_pins_options *o)
@@ -130,6 +132,15 @@ static void unpin_block(struct prefix_pins *p, block_id block)
     p->n_charged--;
 }
 
+/* Count the blocks of a snapshot that is pinned, or no longer is; each pin has one of its own. */
+static void charge_state(struct prefix_pins *p, uint32_t tenant, bool is_pinned)
+{
+    const uint32_t n = is_pinned ? p->opt.state_blocks : 0 - p->opt.state_blocks; /* mod 2^32 */
+
+    p->tenants[tenant].n_blocks += n;
+    p->n_charged += n;
+}
+
 /* Unpin a pin's blocks, from the last to the first: so a block becomes cached after those that
  * follow it, and is evicted after them. Returns how many there were. */
 static uint32_t release_pin(struct prefix_pins *p, const struct prefix_pin *pin)
@@ -148,6 +159,10 @@ static uint32_t release_pin(struct prefix_pins *p, const struct prefix_pin *pin)
         entry = before;
     }
     p->tenants[pin->tenant].n_pins--;
+    if (p->opt.states != NULL) {
+        kv_states_unpin(p->opt.states, pin->end);
+        charge_state(p, pin->tenant, false);
+    }
     return n;
 }
 
@@ -186,6 +201,11 @@ uint32_t prefix_pins_cost(const struct prefix_pins *p, const struct prefix_pin *
     struct prefix_id entry = pin->end;
     uint32_t n = 0;
 
+    if (p->opt.states != NULL && p->at[pin->end.n] == 0) {
+        if (p->n == p->opt.most_states)
+            return UINT32_MAX;
+        n = p->opt.state_blocks;
+    }
     for (uint32_t b = pin->n; b-- > 0;) {
         for (uint32_t group = 0; group < p->opt.n_groups; group++)
             n += is_needed(p, pin, group, b) &&
@@ -224,6 +244,10 @@ void prefix_pins_add(struct prefix_pins *p, const struct prefix_pin *pin)
             if (is_needed(p, pin, group, b))
                 pin_block(p, prefix_index_at(p->opt.index, entry, group), pin->tenant);
     assert(prefix_id_is_none(entry));
+    if (p->opt.states != NULL) {
+        kv_states_pin(p->opt.states, pin->end);
+        charge_state(p, pin->tenant, true);
+    }
     if (t->n_pins++ == 0 || pin->until_us > t->until_us)
         t->until_us = pin->until_us;
     p->heap[p->n] = *pin;
@@ -297,6 +321,8 @@ bool prefix_pins_check(const struct prefix_pins *p)
     }
     for (block_id id = 1; id <= p->opt.n_blocks; id++)
         n_pinned += block_pool_is_pinned(p->opt.pool, id);
+    if (p->opt.states != NULL)
+        n_pinned += p->n * p->opt.state_blocks;
     return n_pins == p->n && n_blocks == p->n_charged && n_pinned == p->n_charged &&
            p->n_charged <= p->opt.most_blocks && check_heap(p);
 }

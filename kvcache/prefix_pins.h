@@ -7,6 +7,9 @@
  * from block number `first` on; where all layers have the window, all blocks, because eviction of
  * any of them would remove the last entry from the index.
  *
+ * In a recurrent model a pin also keeps the snapshot of its last entry, which is charged as so many
+ * blocks; the number of these snapshots has a bound of its own.
+ *
  * A block is charged to the tenant that pinned it first, until its last pin ends: a tenant's
  * requests share blocks only with each other. Each tenant has at most tenant_blocks, all of them
  * together at most most_blocks. No pin is given up for another one: who comes too late waits until
@@ -30,6 +33,8 @@
 #include "kvcache/block_pool.h"
 #include "kvcache/prefix_index.h"
 
+struct kv_states;
+
 struct prefix_pins_options {
     struct block_pool *pool; /* borrowed, as the index */
     struct prefix_index *index;
@@ -38,6 +43,10 @@ struct prefix_pins_options {
     uint32_t n_tenants;
     uint32_t tenant_blocks; /* most blocks of a tenant, 1 .. most_blocks */
     uint32_t most_blocks;   /* most blocks of all tenants, <= n_blocks */
+    struct kv_states *states;  /* recurrent models: snapshots, of which that of the last entry is
+                                * pinned; borrowed; or NULL */
+    uint32_t state_blocks;     /* blocks that a snapshot is charged as */
+    uint32_t most_states;      /* most snapshots of all tenants */
 };
 
 struct prefix_pin {       /* a prefix to be pinned */
@@ -49,7 +58,7 @@ struct prefix_pin {       /* a prefix to be pinned */
 };
 
 struct prefix_pins_tenant { /* what a tenant has */
-    uint32_t n_pins, n_blocks;
+    uint32_t n_pins, n_blocks; /* n_blocks: with those that its snapshots count as */
     uint64_t until_us; /* the end of the latest of its pins since it last had none */
 };
 
@@ -62,10 +71,12 @@ void prefix_pins_destroy(struct prefix_pins **pins);
 
 /* The number of blocks that the tenant may pin beyond its present ones. */
 uint32_t prefix_pins_room(const struct prefix_pins *p, uint32_t tenant);
-/* The number of blocks of the pin that are not pinned yet. O(pin->n). */
+/* The number of blocks of the pin that are not pinned yet, and those of its snapshot; UINT32_MAX:
+ * too many snapshots are pinned. O(pin->n). */
 uint32_t prefix_pins_cost(const struct prefix_pins *p, const struct prefix_pin *pin);
 /* Pin a prefix whose entries have blocks in all groups without the window, and from `first` on in
- * all others. Its cost is at most the tenant's room (asserted). */
+ * all others, and whose last entry has a snapshot if there are states. Its cost is at most the
+ * tenant's room (asserted). */
 void prefix_pins_add(struct prefix_pins *p, const struct prefix_pin *pin);
 
 /* End pins whose time is over, the earliest first, until at least `most` blocks were unpinned: the

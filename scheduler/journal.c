@@ -226,6 +226,7 @@ static void put_kv(struct journal *j, const struct kv_manager_options *o)
     put_nonzero(j, "pin_most", o->pins.most_blocks);
     put_nonzero(j, "pin_tenant", o->pins.tenant_blocks);
     put_nonzero(j, "pin_tenants", o->pins.n_tenants);
+    put_nonzero(j, "pin_states", o->pins.most_states);
     put_journal_text(j, "}");
 }
 

@@ -156,8 +156,12 @@ static bool are_pins_believable(const struct kv_manager_options *k, const struct
     const struct kv_pin_options *p = &k->pins;
 
     if (p->most_blocks == 0)
-        return true;
-    return k->prefix_cache && k->states.n_slots == 0 && p->most_blocks < k->n_blocks &&
+        return p->most_states == 0;
+    if (k->states.is_alone || (k->states.n_slots > 0) != (p->most_states > 0) ||
+        k->states.n_slots < p->most_states ||
+        (p->most_states > 0 && k->states.n_slots - p->most_states < s->max_sequences))
+        return false;
+    return k->prefix_cache && p->most_blocks < k->n_blocks &&
            p->tenant_blocks > 0 && p->tenant_blocks <= p->most_blocks &&
            p->n_tenants >= s->max_tenants && p->n_tenants <= MAX_REQUESTS;
 }

@@ -235,10 +235,10 @@ static void add_groups(struct buf *out, const struct snapshot *s)
 static void add_states(struct buf *out, const struct kv_states_stats *s)
 {
     buf_printf(out,
-               "\"states\":{\"total\":%u,\"free\":%u,\"cached\":%u,\"held\":%u,"
+               "\"states\":{\"total\":%u,\"free\":%u,\"cached\":%u,\"held\":%u,\"pinned\":%u,"
                "\"snapshots\":%u,\"evicted\":%" PRIu64 "}",
                s->slots.n_blocks, s->slots.n_free, s->slots.n_cached, s->slots.n_held,
-               s->n_snapshots, s->slots.n_evicted);
+               s->slots.n_pinned, s->n_snapshots, s->slots.n_evicted);
 }
 
 /* Add the entries of the prefix index, with the same hashes as KV events. */

@@ -170,6 +170,7 @@ static void parse_kv(struct line *l, const cJSON *o, struct kv_manager_options *
     k->pins.most_blocks = (uint32_t)may(l, o, "pin_most", UINT32_MAX);
     k->pins.tenant_blocks = (uint32_t)may(l, o, "pin_tenant", UINT32_MAX);
     k->pins.n_tenants = (uint32_t)may(l, o, "pin_tenants", UINT32_MAX);
+    k->pins.most_states = (uint32_t)may(l, o, "pin_states", UINT32_MAX);
 }
 
 static void parse_start(struct line *l, const cJSON *o, struct replay_record *r)

@@ -48,9 +48,11 @@ static const struct metrics_family engine_families[] = {
      "Memory pressure: 0 none, 1 below kv_low_percent, 2 below kv_critical_percent.",
      {{NULL, MODEL(stats.pressure)}}},
     {"quire_states", "gauge",
-     "Recurrent states by use: free, cached (unused snapshots), held (used by requests).",
+     "Recurrent states by use: free, cached (unused snapshots), pinned (kept for a time), held "
+     "(used by requests).",
      {{"state=\"free\"", MODEL(stats.states.slots.n_free)},
       {"state=\"cached\"", MODEL(stats.states.slots.n_cached)},
+      {"state=\"pinned\"", MODEL(stats.states.slots.n_pinned)},
       {"state=\"held\"", MODEL(stats.states.slots.n_held)}}},
     {"quire_state_snapshots", "gauge", "Snapshots of recurrent states in the prefix cache.",
      {{NULL, MODEL(stats.states.n_snapshots)}}},

@@ -216,7 +216,8 @@ static int open_swap(struct instance *e, const struct config *c, char *err, size
 static bool has_pins(const struct instance *e, const struct config *c)
 {
     return c->prefix_pin_memory > 0 && c->prefix_cache == CONFIG_ON &&
-           !e->model->shape.is_encoder && e->cache.states.n_slots == 0;
+           !e->model->shape.is_encoder && !e->cache.states.is_alone &&
+           (e->cache.states.n_slots == 0 || e->cache.states.n_slots >= 4);
 }
 
 static uint32_t fewer(uint64_t a, uint32_t b)
@@ -242,6 +243,7 @@ static int size_pins(struct instance *e, const struct config *c, char *err, size
                  c->prefix_pin_memory, block_bytes * kv_groups_n(&e->model->groups));
         return ERR_RANGE;
     }
+    pins->most_states = e->cache.states.n_slots / 4; /* half of them may be running */
     beside = longest < n ? fewer(n - longest, half) : 0;
     pins->n_tenants = (uint32_t)c->max_tenants;
     pins->tenant_blocks = fewer(c->prefix_pin_memory / block_bytes, half);
@@ -433,8 +435,8 @@ static void log_pins(const struct instance *e)
         log_info("engine", "pin_blocks=%u tenant_pin_blocks=%u max_context=%u", pins->most_blocks,
                  pins->tenant_blocks, e->sched.max_context);
     else
-        log_warn("engine", "prefix_pin_memory has no effect: only generating models without "
-                           "recurrent states pin prefixes, with prefix_cache = on");
+        log_warn("engine", "prefix_pin_memory has no effect: only generating models whose "
+                           "layers have keys pin prefixes, with prefix_cache = on");
 }
 
 void instance_log_cache(const struct instance *e, const struct config *c)

@@ -3,12 +3,19 @@
 Pins end by the engine's clock, which no test here waits for: tests/unit/kvcache/test_prefix_pins.c and
 tests/sim/sim_sched.c choose the time."""
 import json
+import pathlib
 import random
 import subprocess
+import sys
 
 import pytest
 
-from quire import BIN, Server
+from quire import BIN, DEBUG_BIN, Server
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
+
+import fixtures  # noqa: E402
+import hybrid_fixtures  # noqa: E402,F401
 
 CHAT, RESPONSES, MESSAGES, DECISIONS = "/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/decisions"
 BLOCK = 16
@@ -316,6 +323,33 @@ def test_decisions_pin_what_their_questions_share(start):
     assert "pinned_tokens" not in later["usage"]["input_tokens_details"]
     other = ask_all(ends[1], [plain])["usage"]["input_tokens_details"]
     assert other["cached_tokens"] >= 4 * (pinned - 1)
+
+
+@pytest.mark.parametrize("family", ["lfm2", "mamba2"])
+def test_recurrent_models_pin_a_snapshot(family, tmp_path):
+    """What a breakpoint keeps ends at the last snapshot before it; a model without keys keeps nothing, and says so."""
+    file = tmp_path / f"{family}.gguf"
+    file.write_bytes(fixtures.make(family, "plain", "F32", n_ctx=512))
+    s = Server("--chat-template", "plain", "--kv-memory", "2m", "--context", "512", "--state-interval", "32",
+               "--prefix-pin-memory", "512k", model=file, binary=DEBUG_BIN)
+    try:
+        letters = lambda seed, n: "".join(random.Random(seed).choices("abcdefgh", k=n))
+        text, plain = letters(1, 200), letters(0, 200)
+        body = chat([marked(text)], "Tell me.")
+        prompt = ask(s, CHAT, body)["usage"]["prompt_tokens"]
+        first = details(s, body)
+        if family == "mamba2":
+            assert first["pinned_tokens"] == 0 and pins(s)["most_blocks"] == 0
+            return
+        assert 0 < first["pinned_tokens"] < prompt and first["pinned_tokens"] % 32 == 0
+        details(s, chat(plain, "Tell me."))
+        for i in range(40):
+            ask(s, CHAT, chat(letters(i + 2, 300), "Go."))
+        assert details(s, chat(plain, "And now?"))["cached_tokens"] < first["pinned_tokens"]
+        assert details(s, chat(text, "And now?"))["cached_tokens"] >= first["pinned_tokens"]
+        assert s.get("/debug/kv").json["states"]["pinned"] == 1
+    finally:
+        s.stop()
 
 
 def test_a_replay_makes_the_same_plans(start, tmp_path):

@@ -499,6 +499,13 @@ static void add_pins(struct sim_options *o, uint32_t seed)
 {
     if (seed % 2 == 0)
         assign_groups(o, seed);
+    if (seed % 3 == 0) {
+        o->pins.most_states = 1 + seed % 5;
+        o->states = (struct kv_state_options){
+            .n_slots = o->max_sequences + o->pins.most_states + seed % 20,
+            .interval = 1 + seed % 2,
+            .n_parts = 1 + seed % 4};
+    }
     o->prefix_cache = true;
     o->pins.most_blocks = 4 + o->n_blocks / (1 + seed % 4);
     o->pins.tenant_blocks = 1 + o->pins.most_blocks / (1 + seed % 3);

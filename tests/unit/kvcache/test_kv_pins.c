@@ -243,6 +243,48 @@ static void windows_keep_to_the_bound(void **state)
     kv_manager_destroy(&m);
 }
 
+/* Of a recurrent model the snapshot at the end is pinned, too, and counts as its parts; sequences
+ * find slots beside all pinned ones. */
+static void snapshots_are_pinned_too(void **state)
+{
+    const struct kv_manager_options o = {
+        .n_blocks = 40,
+        .prefix_cache = true,
+        .max_sequences = 4,
+        .max_table = CAP,
+        .states = {.n_slots = 12, .interval = 2, .n_parts = 3},
+        .pins = {.most_blocks = 20, .tenant_blocks = 20, .n_tenants = 2, .most_states = 2},
+    };
+    struct kv_manager *m;
+    struct seq s;
+    (void)state;
+
+    assert_int_equal(kv_manager_create(&m, &o), 0);
+    assert_int_equal(kv_manager_most_sequences(m), 10);
+    make_prefix(m, 1, 112);
+    make_prefix(m, 2, 112);
+    assert_int_equal(pin(m, 1, 112, 0, 500), 96); /* the last snapshot */
+    assert_int_equal(kv_manager_pins_of(m, 0).n_blocks, 6 + 3);
+    assert_int_equal(pin(m, 1, 32, 0, 400), 32);
+    assert_int_equal(kv_manager_pins_of(m, 0).n_blocks, 6 + 2 * 3);
+    assert_int_equal(pin(m, 2, 112, 1, 500), 0); /* too many snapshots */
+    press(m, 8, 128);
+    assert_int_equal(n_found(m, 1), 96);
+    assert_int_equal(n_found(m, 2), 0);
+    start(m, &s, 0, 1);
+    assert_int_equal(attach(m, &s, 127), 96);
+    compute_all(m, &s, 112); /* the pinned state is copied, not written over */
+    release(m, &s);
+    assert_int_equal(n_found(m, 1), 96);
+    kv_manager_expire_pins(m, 400);
+    assert_int_equal(kv_manager_pins_of(m, 0).n_blocks, 6 + 3);
+    kv_manager_expire_pins(m, 500);
+    assert_int_equal(kv_manager_pins_of(m, 0).n_blocks, 0);
+    assert_int_equal(kv_manager_stats(m).states.slots.n_pinned, 0);
+    check(m);
+    kv_manager_destroy(&m);
+}
+
 /* Options that cannot work are refused. */
 static void contradictions_are_refused(void **state)
 {
@@ -263,6 +305,15 @@ static void contradictions_are_refused(void **state)
     o.states.n_slots = 4;
     o.states.interval = o.states.n_parts = 1;
     assert_int_equal(kv_manager_create(&m, &o), ERR_INVAL);
+    o.pins.most_states = 4; /* none is left */
+    assert_int_equal(kv_manager_create(&m, &o), ERR_INVAL);
+    o.pins.most_states = 2;
+    o.states.is_alone = true;
+    assert_int_equal(kv_manager_create(&m, &o), ERR_INVAL);
+    o.states.is_alone = false;
+    assert_int_equal(kv_manager_create(&m, &o), 0);
+    kv_manager_destroy(&m);
+    o.pins.most_states = 0;
     o.states.n_slots = 0;
     o.states.interval = o.states.n_parts = 0;
     assert_int_equal(kv_manager_create(&m, &o), 0);
@@ -279,6 +330,7 @@ int main(void)
         cmocka_unit_test(sequences_share_pinned_blocks),
         cmocka_unit_test(windows_are_pinned_too),
         cmocka_unit_test(windows_keep_to_the_bound),
+        cmocka_unit_test(snapshots_are_pinned_too),
         cmocka_unit_test(contradictions_are_refused),
     };
 

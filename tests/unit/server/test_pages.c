@@ -55,7 +55,7 @@ static struct snapshot *make(void)
     s->kv.pool = (struct block_pool_stats){.n_blocks = 6, .n_free = 1, .n_held = 2, .n_cached = 2,
                                             .n_pinned = 1};
     s->kv.states = (struct kv_states_stats){
-        {.n_blocks = 9, .n_free = 4, .n_held = 2, .n_cached = 3, .n_evicted = 5}, 4};
+        {.n_blocks = 9, .n_free = 4, .n_held = 2, .n_cached = 2, .n_pinned = 1, .n_evicted = 5}, 4};
     s->kv.swap = (struct swap_stats){.n_copies = 1, .ram_slots = 8, .blocks_in = {3, 4}};
     s->kv.groups = (struct kv_groups){.n = 5, .n_window = 4, .window = 512, .n_layer = 3};
     s->kv.pins = (struct kv_pin_options){.most_blocks = 9, .tenant_blocks = 5};
@@ -144,7 +144,7 @@ static void the_cache_to_the_letter(void **state)
           "\"window\":{\"tokens\":512,\"lanes\":4,\"held\":1,\"cached\":2}},"
           "\"prefix\":{\"indexed_blocks\":0,\"query_tokens\":0,\"hit_tokens\":0,"
           "\"evicted_blocks\":0,\"copied_blocks\":0},"
-          "\"states\":{\"total\":9,\"free\":4,\"cached\":3,\"held\":2,\"snapshots\":4,"
+          "\"states\":{\"total\":9,\"free\":4,\"cached\":2,\"held\":2,\"pinned\":1,\"snapshots\":4,"
           "\"evicted\":5},\"swap\":{\"copies\":1,"
           "\"ram\":{\"slots\":8,\"used\":0,\"blocks_out\":0,\"blocks_in\":3},"
           "\"file\":{\"slots\":0,\"used\":0,\"blocks_out\":0,\"blocks_in\":4},"
