@@ -2,10 +2,10 @@
  * ones.
  *
  * All blocks are entries of one array; a block's state follows from where it is: in the id set
- * (free), in the ring of cached blocks, or neither (held). The ring is in LRU order because a block
- * enters it at the newer end when its last holder gives it back, and block_pool_oldest() reads the
- * other end. kv_manager is the only caller for blocks; kv_states uses a second pool for the slots
- * of recurrent states.
+ * (free), in the ring of cached blocks, or neither (held or pinned). The ring is in LRU order
+ * because a block enters it at the newer end when its last holder gives it back, and
+ * block_pool_oldest() reads the other end. kv_manager is the only caller for blocks; kv_states uses
+ * a second pool for the slots of recurrent states.
  */
 #include "kvcache/block_pool.h"
 
@@ -21,7 +21,7 @@ struct block {
     uint32_t pins;
     block_id older, newer; /* neighbours in the ring of cached blocks; BLOCK_NONE closes it */
     bool is_kept;
-    bool is_marked;        /* scratch of block_pool_give(), false between calls */
+    bool is_marked; /* scratch of block_pool_give(), false between calls */
 };
 
 struct block_pool {
@@ -75,7 +75,9 @@ enum block_state block_pool_state(const struct block_pool *p, block_id id)
 {
     if (id == BLOCK_NONE || id > p->n_blocks || id_set_has(&p->free, id))
         return BLOCK_FREE;
-    return p->blocks[id].holders > 0 ? BLOCK_HELD : BLOCK_CACHED;
+    if (p->blocks[id].holders > 0)
+        return BLOCK_HELD;
+    return p->blocks[id].pins > 0 ? BLOCK_PINNED : BLOCK_CACHED;
 }
 
 static void count_held(struct block_pool *p)
@@ -202,7 +204,10 @@ int block_pool_ref(struct block_pool *p, const block_id *ids, uint32_t n)
             return ERR_INVAL;
     for (uint32_t i = 0; i < n; i++)
         if (p->blocks[ids[i]].holders++ == 0) {
-            leave_cached(p, ids[i]);
+            if (p->blocks[ids[i]].pins > 0)
+                p->n_pinned--;
+            else
+                leave_cached(p, ids[i]);
             count_held(p);
         }
     return 0;
@@ -210,10 +215,7 @@ int block_pool_ref(struct block_pool *p, const block_id *ids, uint32_t n)
 
 static bool can_give(const struct block_pool *p, block_id id)
 {
-    const struct block *b = &p->blocks[id];
-
-    return block_pool_state(p, id) == BLOCK_HELD && !b->is_marked &&
-           (b->holders > 1 || b->pins == 0);
+    return block_pool_state(p, id) == BLOCK_HELD && !p->blocks[id].is_marked;
 }
 
 /* True: all n blocks can be given back, and none is listed twice. Its marks are cleared at the
@@ -229,14 +231,23 @@ static bool can_give_all(struct block_pool *p, const block_id *ids, uint32_t n)
     return seen == n;
 }
 
-static void give_last(struct block_pool *p, block_id id)
+/* Put a block that has neither holders nor pins where it belongs. */
+static void settle_block(struct block_pool *p, block_id id)
 {
-    p->n_held--;
-    p->n_given++;
     if (p->blocks[id].is_kept)
         enter_cached(p, id);
     else
         id_set_add(&p->free, id);
+}
+
+static void give_last(struct block_pool *p, block_id id)
+{
+    p->n_held--;
+    p->n_given++;
+    if (p->blocks[id].pins > 0)
+        p->n_pinned++;
+    else
+        settle_block(p, id);
 }
 
 int block_pool_give(struct block_pool *p, const block_id *ids, uint32_t n)
@@ -255,7 +266,7 @@ int block_pool_keep(struct block_pool *p, block_id id, bool keep)
 {
     const enum block_state state = block_pool_state(p, id);
 
-    if (state == BLOCK_FREE || (state == BLOCK_CACHED && !keep && p->blocks[id].pins > 0))
+    if (state == BLOCK_FREE || (state == BLOCK_PINNED && !keep))
         return ERR_INVAL;
     p->blocks[id].is_kept = keep;
     if (state == BLOCK_CACHED && !keep) {
@@ -268,19 +279,20 @@ int block_pool_keep(struct block_pool *p, block_id id, bool keep)
 
 block_id block_pool_oldest(const struct block_pool *p)
 {
-    block_id id = p->blocks[BLOCK_NONE].newer;
-
-    while (id != BLOCK_NONE && p->blocks[id].pins > 0)
-        id = p->blocks[id].newer;
-    return id;
+    return p->blocks[BLOCK_NONE].newer;
 }
 
 int block_pool_pin(struct block_pool *p, block_id id)
 {
-    if (block_pool_state(p, id) == BLOCK_FREE)
+    const enum block_state state = block_pool_state(p, id);
+
+    if (state == BLOCK_FREE)
         return ERR_INVAL;
-    if (p->blocks[id].pins++ == 0)
+    if (state == BLOCK_CACHED) {
+        leave_cached(p, id);
         p->n_pinned++;
+    }
+    p->blocks[id].pins++;
     return 0;
 }
 
@@ -288,8 +300,10 @@ int block_pool_unpin(struct block_pool *p, block_id id)
 {
     if (!block_pool_is_pinned(p, id))
         return ERR_INVAL;
-    if (--p->blocks[id].pins == 0)
-        p->n_pinned--;
+    if (--p->blocks[id].pins > 0 || p->blocks[id].holders > 0)
+        return 0;
+    p->n_pinned--;
+    settle_block(p, id);
     return 0;
 }
 
@@ -353,9 +367,9 @@ bool block_pool_check(const struct block_pool *p)
             (id_set_has(&p->free, id) && (b->holders > 0 || b->pins > 0 || b->is_kept)))
             return false;
         n_held += b->holders > 0;
-        n_pinned += b->pins > 0;
+        n_pinned += b->pins > 0 && b->holders == 0;
     }
     return zero->holders == 0 && zero->pins == 0 && !id_set_has(&p->free, BLOCK_NONE) &&
            n_held == p->n_held && n_pinned == p->n_pinned && id_set_check(&p->free) &&
-           p->free.count + p->n_held + p->n_cached == p->n_blocks && check_cached(p);
+           p->free.count + p->n_held + p->n_cached + p->n_pinned == p->n_blocks && check_cached(p);
 }

@@ -4,14 +4,17 @@
  * indices is all that the scheduler passes around. Blocks are counted so that sequences can
  * share them. Id 0 is never handed out: it means "unmapped", so zeroed tables are safe.
  *
- * A block is in one of three states:
+ * A block is in one of four states:
  *
  *   FREE --take--> HELD --give of the last holder--> FREE, or CACHED if it was marked with keep
  *   CACHED --ref--> HELD,  CACHED --evict--> FREE
+ *   CACHED --pin--> PINNED --unpin--> CACHED,  PINNED --ref--> HELD
  *
  * Cached blocks have no holder, but content that a later prefix lookup may find; they are in LRU
- * order. A held or cached block can also be pinned: then it is neither given back nor evicted until
- * it is unpinned (the source of a copy, while room for the copy is made).
+ * order. A block that is not free can be pinned: without a holder it is PINNED then, and is not
+ * evicted until it is unpinned (the blocks of a prefix that shall stay; the source of a copy, while
+ * room for the copy is made). Unpinned, it is the most recently used cached block, or free if it is
+ * not kept.
  *
  * Placement, that is, which of the free blocks are handed out (the tests check the exact ids):
  *   first fit    the lowest free ids
@@ -20,7 +23,7 @@
  *                run of free blocks that holds it all, the lowest among equals; when there is
  *                none the largest run first
  *
- * Invariant (P3): n_free + n_held + n_cached == n_blocks after every call.
+ * Invariant (P3): n_free + n_held + n_cached + n_pinned == n_blocks after every call.
  *
  * Thread: engine thread only; there are no locks inside.
  * Memory: everything is taken in block_pool_create(); nothing below allocates.
@@ -36,14 +39,14 @@ typedef uint32_t block_id;
 #define BLOCK_NONE 0u   /* "unmapped" */
 #define BLOCK_TOKENS 16 /* tokens in a block; KERN_BLOCK of the kernels */
 
-enum block_state { BLOCK_FREE = 0, BLOCK_HELD, BLOCK_CACHED };
+enum block_state { BLOCK_FREE = 0, BLOCK_HELD, BLOCK_CACHED, BLOCK_PINNED };
 enum block_placement { BLOCK_FIRST_FIT = 0, BLOCK_BEST_FIT, BLOCK_ROUND_ROBIN };
 
 struct block_pool;
 
 struct block_pool_stats {
-    uint32_t n_blocks, n_free, n_held, n_cached; /* n_free + n_held + n_cached == n_blocks */
-    uint32_t n_pinned;                           /* held or cached blocks that are pinned */
+    uint32_t n_blocks, n_free, n_held, n_cached;
+    uint32_t n_pinned; /* pinned blocks without a holder; the four add up to n_blocks */
     uint32_t peak_held;
     /* Blocks since creation: handed out, given back by their last holder, evicted. */
     uint64_t n_taken, n_given, n_evicted;
@@ -61,21 +64,21 @@ void block_pool_destroy(struct block_pool **pool);
  * of neighbours. */
 int block_pool_take(struct block_pool *pool, uint32_t n, block_id after, block_id *ids);
 
-/* Add a holder to each of n held or cached blocks. ERR_INVAL (id 0, out of range, or free). */
+/* Add a holder to each of n blocks that are not free. ERR_INVAL (id 0, out of range, or free). */
 int block_pool_ref(struct block_pool *pool, const block_id *ids, uint32_t n);
 
-/* Remove a holder from each of n blocks; a block without holders is free, or cached if it is kept.
- * Of several that become cached at once, the last in the list is evicted first, so that a prefix
- * stays longer than the blocks after it. ERR_INVAL: an id is 0, out of range, not held, twice in
- * the list, or would lose its last holder while pinned. */
+/* Remove a holder from each of n blocks; a block without holders is pinned, or cached if it is
+ * kept, or free. Of several that become cached at once, the last in the list is evicted first, so
+ * that a prefix stays longer than the blocks after it. ERR_INVAL: an id is 0, out of range, not
+ * held, or twice in the list. */
 int block_pool_give(struct block_pool *pool, const block_id *ids, uint32_t n);
 
 /* keep: the block becomes cached, not free, when its last holder gives it back. !keep undoes that;
- * a cached block becomes free then, and counts as evicted. ERR_INVAL: the block is not held or
- * cached, or would become free while pinned. */
+ * a cached block becomes free then, and counts as evicted. ERR_INVAL: the block is free, or (!keep)
+ * pinned without a holder. */
 int block_pool_keep(struct block_pool *pool, block_id id, bool keep);
 
-/* Return the least recently used cached block that is not pinned, or BLOCK_NONE. O(pinned). */
+/* Return the least recently used cached block, or BLOCK_NONE. O(1). */
 block_id block_pool_oldest(const struct block_pool *pool);
 
 /* Pin or unpin a block; pins are counted. ERR_INVAL: the block is free or does not exist, or
@@ -83,7 +86,7 @@ block_id block_pool_oldest(const struct block_pool *pool);
 int block_pool_pin(struct block_pool *pool, block_id id);
 int block_pool_unpin(struct block_pool *pool, block_id id);
 
-/* Holders of a block; 0 when free, cached, or no such id. */
+/* Holders of a block; 0 when free, cached, pinned, or no such id. */
 uint32_t block_pool_holders(const struct block_pool *pool, block_id id);
 enum block_state block_pool_state(const struct block_pool *pool, block_id id); /* FREE: no such
                                                                                 * id */

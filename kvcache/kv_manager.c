@@ -39,6 +39,24 @@ static uint32_t most_swapped(const struct kv_manager_options *o)
     return n_all < UINT32_MAX ? (uint32_t)n_all : UINT32_MAX;
 }
 
+static int create_pins(struct kv_manager *m)
+{
+    const struct kv_pin_options *o = &m->opt.pins;
+
+    return prefix_pins_create(&m->pins,
+                              &(struct prefix_pins_options){.pool = m->pool,
+                                                            .index = m->index,
+                                                            .states = m->states,
+                                                            .state_blocks = m->opt.states.n_parts,
+                                                            .most_states = o->most_states,
+                                                            .n_blocks = m->opt.n_blocks,
+                                                            .n_groups = m->n_groups,
+                                                            .n_full = m->n_full,
+                                                            .n_tenants = o->n_tenants,
+                                                            .tenant_blocks = o->tenant_blocks,
+                                                            .most_blocks = o->most_blocks});
+}
+
 static int create_parts(struct kv_manager *m)
 {
     const struct kv_manager_options *o = &m->opt;
@@ -53,6 +71,8 @@ static int create_parts(struct kv_manager *m)
                                                           .n_file = o->n_file,
                                                           .max_copies = o->max_sequences,
                                                           .max_blocks = most_swapped(o)});
+    if (rc == 0 && o->pins.most_blocks > 0)
+        rc = create_pins(m);
     if (rc < 0)
         return rc;
     m->moves = mem_calloc(m->max_moves, sizeof(*m->moves));
@@ -71,9 +91,15 @@ static bool is_sane(const struct kv_manager_options *o)
     const struct kv_groups *l = &o->groups;
     const struct kv_state_options *s = &o->states;
 
+    if (o->pins.most_blocks > 0 &&
+        (!o->prefix_cache || s->is_alone || (s->n_slots > 0 && o->pins.most_states == 0)))
+        return false;
+    if (o->pins.most_states > 0 && o->pins.most_states >= s->n_slots)
+        return false;
     if (s->n_slots > 0 ? s->interval == 0 || s->n_parts == 0 : s->is_alone)
         return false;
-    return o->max_table > 0 && (o->n_file == 0 || o->n_ram > 0) && most_moves(o) <= UINT32_MAX &&
+    return o->max_table > 0 && o->pins.most_blocks < o->n_blocks &&
+           (o->n_file == 0 || o->n_ram > 0) && most_moves(o) <= UINT32_MAX &&
            l->n_window <= kv_groups_n(l) && (l->n_window == 0) == (l->window == 0) &&
            (kv_groups_n_full(l) > 0 || kv_groups_n(l) == 1);
 }
@@ -106,6 +132,7 @@ void kv_manager_destroy(struct kv_manager **manager)
 
     if (m == NULL)
         return;
+    prefix_pins_destroy(&m->pins);
     block_pool_destroy(&m->pool);
     prefix_index_destroy(&m->index);
     kv_states_destroy(&m->states);
@@ -190,17 +217,24 @@ uint32_t kv_manager_n_groups(const struct kv_manager *m)
     return m->n_groups;
 }
 
+/* Blocks that are never pinned. */
+static uint32_t n_free_of_pins(const struct kv_manager *m)
+{
+    return m->opt.n_blocks - m->opt.pins.most_blocks;
+}
+
 bool kv_manager_can_hold(const struct kv_manager *m, uint32_t n_tokens)
 {
-    return n_tokens <= kv_groups_most_tokens(&m->opt.groups, m->opt.n_blocks);
+    return n_tokens <= kv_groups_most_tokens(&m->opt.groups, n_free_of_pins(m));
 }
 
 uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens)
 {
     const uint64_t n = kv_groups_peak(&m->opt.groups, n_tokens, m->opt.max_chunk);
+    const uint32_t most = n_free_of_pins(m);
 
     /* a sequence that just fits is computed in smaller chunks */
-    return n > m->opt.n_blocks && kv_manager_can_hold(m, n_tokens) ? m->opt.n_blocks : n;
+    return n > most && kv_manager_can_hold(m, n_tokens) ? most : n;
 }
 
 uint32_t kv_manager_n_swapped(const struct kv_manager *m, const struct kv_seq *kv, uint32_t n_done)
@@ -488,13 +522,19 @@ void kv_manager_release(struct kv_manager *m, struct kv_seq *kv)
     kv_manager_give(m, kv);
 }
 
+/* True: the sequence alone holds the block, and its release makes it available. */
+static bool is_alone(const struct kv_manager *m, block_id id)
+{
+    return block_pool_holders(m->pool, id) == 1 && !block_pool_is_pinned(m->pool, id);
+}
+
 uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq *kv)
 {
     uint32_t n = 0;
 
     for (uint32_t group = 0; group < m->n_groups; group++)
         for (uint32_t b = kv_group_from(m, kv, group); b < kv->table.n; b++)
-            n += block_pool_holders(m->pool, *block_table_at(&kv->table, group, b)) == 1;
+            n += is_alone(m, *block_table_at(&kv->table, group, b));
     return n;
 }
 
@@ -516,6 +556,6 @@ uint32_t kv_manager_n_alone(const struct kv_manager *m, const struct kv_seq *kv)
     if (m->states != NULL)
         return n_behind_snapshot(m, kv);
     for (uint32_t b = n; b < kv->table.n; b++)
-        n += block_pool_holders(m->pool, kv->table.blocks[b]) == 1;
+        n += is_alone(m, kv->table.blocks[b]);
     return n * BLOCK_TOKENS;
 }

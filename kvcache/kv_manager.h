@@ -24,6 +24,10 @@
  * a copy. A cached prefix can be used only up to a snapshot, and a sequence can be forked only
  * after the token whose state kv_manager_keep_fork() kept. A swapped copy holds the state too.
  *
+ * Pins (prefix_pins.h) keep chosen prefixes from being evicted for a time. Pinned blocks without a
+ * holder are not available, so kv_pin_options.most_blocks bounds them: a sequence that the rest of
+ * the cache can hold always finds room.
+ *
  * A call that returns an error has changed nothing.
  *
  * Thread: engine thread only.
@@ -42,6 +46,7 @@
 #include "kvcache/kv_move.h"
 #include "kvcache/kv_states.h"
 #include "kvcache/prefix_index.h"
+#include "kvcache/prefix_pins.h"
 #include "kvcache/swap.h"
 
 struct kv_state_options {
@@ -53,6 +58,14 @@ struct kv_state_options {
     bool is_alone;     /* the model has only states: no layer has keys, and blocks hold no bytes */
 };
 
+struct kv_pin_options {     /* needs prefix_cache, and layers with keys */
+    uint32_t most_blocks;   /* most blocks that are pinned at a time; 0: nothing is ever pinned */
+    uint32_t tenant_blocks; /* most of them of one tenant, 1 .. most_blocks */
+    uint32_t n_tenants;
+    uint32_t most_states;   /* recurrent models: most snapshots that are pinned at a time; below
+                             * n_slots; each counts as n_parts blocks */
+};
+
 struct kv_manager_options {
     uint32_t n_blocks;
     enum block_placement placement;
@@ -62,6 +75,7 @@ struct kv_manager_options {
     uint32_t max_table;      /* blocks of a group in a table */
     struct kv_groups groups; /* {0}: one, without a window */
     struct kv_state_options states;
+    struct kv_pin_options pins;
     uint32_t max_chunk; /* most tokens that a sequence computes between two commits; 0: any
                          * number */
     uint32_t low_percent, critical_percent; /* watermarks of kv_manager_pressure() */
@@ -107,6 +121,7 @@ struct kv_manager_stats {
     struct block_pool_stats pool;
     struct swap_stats swap;
     struct kv_states_stats states;
+    struct kv_pin_options pins;
     uint32_t n_indexed;
     uint64_t n_copied;     /* blocks copied: copy on write, and reuse of part of a block */
     uint64_t query_tokens; /* tokens that kv_manager_attach() was asked for */
@@ -115,7 +130,7 @@ struct kv_manager_stats {
 
 struct kv_kind { /* block counts of the groups without the window, or of those with it */
     uint32_t n_groups;
-    uint32_t n_held, n_cached; /* blocks */
+    uint32_t n_held, n_cached, n_pinned; /* blocks; n_pinned: those without a holder */
 };
 
 struct kv_manager;
@@ -137,7 +152,8 @@ void kv_manager_watch(struct kv_manager *m,
 
 uint32_t kv_manager_n_groups(const struct kv_manager *m); /* groups: the groups: the blocks that 16
                                                            * more tokens take */
-/* True: the cache can hold n_tokens of a sequence if no other sequence has blocks. */
+/* True: the cache can hold n_tokens of a sequence if no other sequence has blocks, whatever is
+ * pinned. */
 bool kv_manager_can_hold(const struct kv_manager *m, uint32_t n_tokens);
 /* The most blocks that a sequence holds until it has n_tokens, computed in the largest chunks. */
 uint64_t kv_manager_needed(const struct kv_manager *m, uint32_t n_tokens);
@@ -171,8 +187,8 @@ uint32_t kv_manager_resumable(const struct kv_manager *m, uint32_t n_blocks);
 struct kv_match {
     uint32_t n_tokens; /* tokens found, at most `limit` */
     uint32_t n_blocks; /* whole blocks of 16 tokens among n_tokens, which would be shared */
-    uint32_t n_held;   /* blocks of groups without the window that others hold for these tokens:
-                        * sharing these takes no available block */
+    uint32_t n_held;   /* blocks of groups without the window that others hold for these tokens, or
+                        * that are pinned: sharing these takes no available block */
 };
 
 /* Find how many of the key's first `limit` tokens are cached: every group without the window has
@@ -209,6 +225,19 @@ void kv_manager_fork(struct kv_manager *m, struct kv_seq *child, const struct kv
  * it. */
 void kv_manager_keep_fork(struct kv_manager *m, struct kv_seq *kv);
 void kv_manager_drop_fork(struct kv_manager *m, struct kv_seq *kv);
+
+/* ---- pins ---- */
+
+/* Pin the longest cached beginning of the key's first n_tokens at which a sequence could continue,
+ * in whole blocks, until until_us; as much of it as the tenant has room for. Returns how many
+ * tokens are pinned now. */
+uint32_t kv_manager_pin(struct kv_manager *m, struct kv_key *key, uint32_t n_tokens,
+                        uint32_t tenant, uint64_t until_us);
+/* End the pins whose time is over; their blocks stay cached. Called once a step: the work of a call
+ * is bounded, and what is left is for the next one. */
+void kv_manager_expire_pins(struct kv_manager *m, uint64_t now_us);
+/* A tenant's pins; zeros where nothing is ever pinned. */
+struct prefix_pins_tenant kv_manager_pins_of(const struct kv_manager *m, uint32_t tenant);
 
 /* ---- blocks outside the process ---- */
 
@@ -263,9 +292,11 @@ void kv_manager_free_out_of_window(struct kv_manager *m, struct kv_seq *kv, uint
  * cached. */
 void kv_manager_release(struct kv_manager *m, struct kv_seq *kv);
 
-/* Blocks that only this sequence holds: its release makes them available. O(blocks). */
+/* Blocks that only this sequence holds, and that are not pinned: its release makes them available.
+ * O(blocks). */
 uint32_t kv_manager_n_exclusive(const struct kv_manager *m, const struct kv_seq *kv);
-/* Tokens, in whole blocks, whose keys and values only this sequence holds. O(blocks). */
+/* Tokens, in whole blocks, whose keys and values only this sequence keeps in the cache.
+ * O(blocks). */
 uint32_t kv_manager_n_alone(const struct kv_manager *m, const struct kv_seq *kv);
 
 /* ---- swapping ---- */
@@ -313,7 +344,7 @@ struct kv_manager_stats kv_manager_stats(const struct kv_manager *m);
 /* Count the blocks of groups without the window, kinds[0], and with it, kinds[1]. O(n_blocks). */
 void kv_manager_kinds(const struct kv_manager *m, struct kv_kind kinds[2]);
 /* One character a block, states[0 .. n_blocks-1] for ids 1 .. n_blocks: 'f' free, 'h' held by one,
- * 's' shared, 'c' cached; upper case: pinned. */
+ * 's' shared, 'c' cached; upper case: pinned, 'C' without a holder. */
 void kv_manager_map(const struct kv_manager *m, char *states);
 /* Copy the hashes of all entries of the index into hashes[0 .. n_blocks-1]; returns how many. */
 uint32_t kv_manager_hashes(const struct kv_manager *m, struct prefix_hash *hashes);

@@ -2,8 +2,8 @@
  *
  * kv_manager.c: room, allocation, commit. kv_manager_evict.c: which cached block is evicted when
  * too few are free. kv_manager_prefix.c: look-ups in the index. kv_manager_state.c: recurrent
- * states. kv_manager_swap.c: the tiers, the moves and the I/O. kv_manager_inspect.c: counts and
- * checks.
+ * states. kv_manager_pin.c: pins. kv_manager_swap.c: the tiers, the moves and the I/O.
+ * kv_manager_inspect.c: counts and checks.
  *
  * Thread: engine thread only.
  * Memory: that of struct kv_manager.
@@ -21,6 +21,7 @@ struct kv_manager {
     struct prefix_index *index; /* NULL: no prefix cache */
     struct swap *swap;          /* NULL: no swapping */
     struct kv_states *states;   /* NULL: the model has none */
+    struct prefix_pins *pins;   /* NULL: nothing is ever pinned */
     struct kv_move *moves;      /* [max_moves] */
     uint32_t n_moves, max_moves;
     uint32_t n_groups, n_full; /* n_full: the first groups, without the window */
@@ -86,6 +87,10 @@ bool kv_manager_can_note(const struct kv_manager *m, uint32_t n);
 void kv_manager_note(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to);
 void kv_manager_note_part(struct kv_manager *m, enum kv_move_kind kind, uint32_t from, uint32_t to,
                           uint32_t part);
+
+/* Find the longest cached beginning of the key's first `limit` tokens, in whole blocks, at which a
+ * sequence could continue, and put its entries into m->entries. Returns how many. */
+uint32_t kv_manager_longest(struct kv_manager *m, struct kv_key *key, uint32_t limit);
 
 /* Find the entries of a key's leading whole blocks that are in the index, into m->entries, whether
  * or not they have blocks in groups with the window. Returns how many. */

@@ -4,7 +4,7 @@
  * Everything here only reads. The check recounts from three sides: the pool (which blocks are
  * cached or held), the index (which blocks and snapshots its entries name) and the swap tiers. Its
  * core is the rule that eviction relies on: a cached block is in the index, and the next one to be
- * evicted has no children there.
+ * evicted has no children there. P3 is part of it: free + held + cached + pinned = all blocks.
  */
 #include "kvcache/kv_manager_impl.h"
 
@@ -12,6 +12,7 @@ struct kv_manager_stats kv_manager_stats(const struct kv_manager *m)
 {
     struct kv_manager_stats stats = {
         .groups = m->opt.groups,
+        .pins = m->opt.pins,
         .pool = block_pool_stats(m->pool),
         .n_copied = m->n_copied,
         .query_tokens = m->query_tokens,
@@ -31,10 +32,10 @@ void kv_manager_map(const struct kv_manager *m, char *states)
 {
     for (block_id id = 1; id <= m->opt.n_blocks; id++) {
         const uint32_t holders = block_pool_holders(m->pool, id);
-        const char state = holders > 1                                     ? 's'
-                           : holders == 1                                  ? 'h'
-                           : block_pool_state(m->pool, id) == BLOCK_CACHED ? 'c'
-                                                                           : 'f';
+        const char state = holders > 1                                   ? 's'
+                           : holders == 1                                ? 'h'
+                           : block_pool_state(m->pool, id) == BLOCK_FREE ? 'f'
+                                                                         : 'c';
 
         states[id - 1] = block_pool_is_pinned(m->pool, id) ? (char)(state - 'a' + 'A') : state;
     }
@@ -49,6 +50,7 @@ void kv_manager_kinds(const struct kv_manager *m, struct kv_kind kinds[2])
 
         kinds[m->in_window[id]].n_held += state == BLOCK_HELD;
         kinds[m->in_window[id]].n_cached += state == BLOCK_CACHED;
+        kinds[m->in_window[id]].n_pinned += state == BLOCK_PINNED;
     }
 }
 
@@ -97,14 +99,15 @@ static bool check_indexed(const struct kv_manager *m, block_id id)
     return m->n_full == 0 || n <= block_pool_holders(m->pool, first);
 }
 
-/* Every cached block is in the index, and no block in the index is free. */
+/* Every cached or pinned block is in the index, and no block in the index is free. */
 static bool check_cached(const struct kv_manager *m)
 {
     for (block_id id = 1; id <= m->opt.n_blocks; id++) {
         const enum block_state state = block_pool_state(m->pool, id);
         const bool is_in = m->index != NULL && prefix_index_has(m->index, id);
 
-        if (is_in ? state == BLOCK_FREE || !check_indexed(m, id) : state == BLOCK_CACHED)
+        if (is_in ? state == BLOCK_FREE || !check_indexed(m, id)
+                  : state == BLOCK_CACHED || state == BLOCK_PINNED)
             return false;
     }
     return m->index == NULL || check_oldest(m);
@@ -131,5 +134,5 @@ bool kv_manager_check(const struct kv_manager *m)
 {
     return block_pool_check(m->pool) && (m->index == NULL || prefix_index_check(m->index)) &&
            (m->swap == NULL || swap_check(m->swap)) && check_cached(m) && check_states(m) &&
-           m->n_moves <= m->max_moves;
+           (m->pins == NULL || prefix_pins_check(m->pins)) && m->n_moves <= m->max_moves;
 }

@@ -89,8 +89,15 @@ static bool can_continue_at(const struct kv_manager *m, const struct prefix_curs
 
 struct prefix {
     struct prefix_cursor end;
-    uint32_t n_held; /* entries whose blocks other sequences hold */
+    uint32_t n_held; /* entries whose blocks other sequences hold, or that are pinned */
 };
+
+/* True: a block of the index could be evicted, so that a sequence that takes it leaves less for
+ * others. */
+static bool is_available(const struct kv_manager *m, block_id block)
+{
+    return block_pool_state(m->pool, block) == BLOCK_CACHED;
+}
 
 /* Find the longest cached prefix of whole blocks; store its entries in entries[], unless that is
  * NULL. */
@@ -102,7 +109,7 @@ static struct prefix longest(const struct kv_manager *m, const struct kv_key *ke
     uint32_t run = 0, n_held = 0;
 
     while (cursor_next(m, &p, limit)) {
-        n_held += block_pool_holders(m->pool, prefix_index_at(m->index, p.entry, 0)) > 0;
+        n_held += !is_available(m, prefix_index_at(m->index, p.entry, 0));
         if (!prefix_index_is_whole(m->index, p.entry))
             run = p.n;
         if (can_continue_at(m, &p, run))
@@ -194,6 +201,12 @@ uint32_t kv_manager_attach(struct kv_manager *m, struct kv_seq *kv, struct kv_ke
     m->query_tokens += limit;
     m->hit_tokens += n;
     return n;
+}
+
+uint32_t kv_manager_longest(struct kv_manager *m, struct kv_key *key, uint32_t limit)
+{
+    kv_key_extend(key, limit);
+    return longest(m, key, limit, m->entries).end.n;
 }
 
 uint32_t kv_manager_find_entries(struct kv_manager *m, struct kv_key *key, uint32_t n_tokens)

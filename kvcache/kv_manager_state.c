@@ -14,7 +14,7 @@ bool kv_manager_has_states(const struct kv_manager *m)
 
 uint32_t kv_manager_most_sequences(const struct kv_manager *m)
 {
-    return m->states != NULL ? m->opt.states.n_slots : UINT32_MAX;
+    return m->states != NULL ? m->opt.states.n_slots - m->opt.pins.most_states : UINT32_MAX;
 }
 
 /* Number of blocks from one snapshot to the next in a sequence of n blocks: doubles as the
@@ -66,12 +66,13 @@ static bool has_fork_to_give(const struct kv_manager *m, const struct kv_seq *kv
            kv_states_holders(m->states, kv->fork) == 1;
 }
 
-/* True: no other sequence holds the state of this one. */
+/* True: no other sequence holds the state of this one, and it is not pinned. */
 static bool is_exclusive(const struct kv_manager *m, const struct kv_seq *kv)
 {
     const uint32_t n_own = 1 + (kv->fork == kv->state);
 
-    return kv->state != STATE_NONE && kv_states_holders(m->states, kv->state) == n_own;
+    return kv->state != STATE_NONE && kv_states_holders(m->states, kv->state) == n_own &&
+           !kv_states_is_pinned(m->states, kv->state);
 }
 
 /* When all slots are held, the state kept for forks is dropped, or a snapshot that only this

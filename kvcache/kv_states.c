@@ -118,6 +118,21 @@ void kv_states_forget(struct kv_states *s, struct prefix_id entry)
     must(block_pool_keep(s->pool, slot, false));
 }
 
+void kv_states_pin(struct kv_states *s, struct prefix_id entry)
+{
+    must(block_pool_pin(s->pool, kv_states_at(s, entry)));
+}
+
+void kv_states_unpin(struct kv_states *s, struct prefix_id entry)
+{
+    must(block_pool_unpin(s->pool, kv_states_at(s, entry)));
+}
+
+bool kv_states_is_pinned(const struct kv_states *s, state_id slot)
+{
+    return block_pool_is_pinned(s->pool, slot);
+}
+
 struct prefix_id kv_states_entry_of(const struct kv_states *s, state_id slot)
 {
     assert(slot <= s->n_slots);

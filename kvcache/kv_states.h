@@ -5,7 +5,8 @@
  * continue a prefix, the state after some of its blocks is kept as a snapshot of the prefix index's
  * entry that ends there. Sequences hold slots as they hold blocks: holders are counted, a slot with
  * several holders or that is a snapshot is not written, and snapshots without a holder are evicted,
- * the least recently used first. A snapshot is dropped with its entry.
+ * the least recently used first, unless they are pinned (prefix_pins.h). A snapshot is dropped with
+ * its entry.
  *
  * This file only handles ids; the bytes are in state_store.
  *
@@ -45,13 +46,18 @@ state_id kv_states_at(const struct kv_states *s, struct prefix_id entry);
 void kv_states_put(struct kv_states *s, struct prefix_id entry, state_id slot);
 /* Drop the entry's snapshot, if it has one. */
 void kv_states_forget(struct kv_states *s, struct prefix_id entry);
+/* Pin or unpin the snapshot that the entry has: while it is pinned it is neither evicted nor
+ * written over. */
+void kv_states_pin(struct kv_states *s, struct prefix_id entry);
+void kv_states_unpin(struct kv_states *s, struct prefix_id entry);
+bool kv_states_is_pinned(const struct kv_states *s, state_id slot);
 /* The entry whose snapshot the slot is, or PREFIX_NONE. */
 struct prefix_id kv_states_entry_of(const struct kv_states *s, state_id slot);
 
 uint32_t kv_states_holders(const struct kv_states *s, state_id slot);
 
 struct kv_states_stats {
-    struct block_pool_stats slots; /* cached: snapshots without a holder */
+    struct block_pool_stats slots; /* cached and pinned: snapshots without a holder */
     uint32_t n_snapshots;
 };
 struct kv_states_stats kv_states_stats(const struct kv_states *s);

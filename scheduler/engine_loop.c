@@ -174,6 +174,7 @@ static void emit_end(struct engine_loop *l, const struct sched_end *end)
         .token = -1,
         .times = end->times,
         .usage = end->usage,
+        .pins = end->pins,
     };
 
     request_let_go(end->request);
@@ -514,6 +515,7 @@ static void give_snapshot(struct engine_loop *l)
     if (out == NULL)
         return;
     sched_fill_snapshot(l->sched, out, clock_us());
+    out->block_bytes = l->stats.block_bytes;
     out->costs = l->limits.costs;
     out->draft_costs = l->drafts.costs;
     out->n_steps = (uint32_t)n;

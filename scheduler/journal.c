@@ -223,6 +223,10 @@ static void put_kv(struct journal *j, const struct kv_manager_options *o)
     put_value(j, "max_chunk", o->max_chunk);
     put_value(j, "low_percent", o->low_percent);
     put_value(j, "critical_percent", o->critical_percent);
+    put_nonzero(j, "pin_most", o->pins.most_blocks);
+    put_nonzero(j, "pin_tenant", o->pins.tenant_blocks);
+    put_nonzero(j, "pin_tenants", o->pins.n_tenants);
+    put_nonzero(j, "pin_states", o->pins.most_states);
     put_journal_text(j, "}");
 }
 
@@ -238,6 +242,19 @@ void journal_start(struct journal *j, const struct sched_options *sched,
     put_kv(j, kv);
     put_tokens(j, "eog", eog, n_eog);
     end_record(j);
+}
+
+static void put_pins(struct journal *j, const struct request *r)
+{
+    for (uint32_t i = 0; i < r->n_pins; i++) {
+        put_journal_text(j, i > 0 ? ",[" : ",\"pins\":[[");
+        put_member_number(j, r->pins[i].n_tokens, 10);
+        put_journal_text(j, ",");
+        put_member_number(j, r->pins[i].ttl_us, 10);
+        put_journal_text(j, "]");
+    }
+    if (r->n_pins > 0)
+        put_journal_text(j, "]");
 }
 
 void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
@@ -274,6 +291,7 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
     put_nonzero(j, "asks_store", r->asks_store);
     if (r->n_stop_ids > 0)
         put_tokens(j, "stop", r->stop_ids, r->n_stop_ids);
+    put_pins(j, r);
     put_tokens(j, "prompt", r->ids, request_n_given(r)); /* the scheduler treats prompt and resumed
                                                           * tokens the same */
     end_record(j);

@@ -6,7 +6,7 @@
  * JSON object with its kind as first key:
  *
  *   {"start":1,"unix":..,"sched":{...},"kv":{...},"eog":[7]}     options; a new run begins
- *   {"post":9,"now":..,"arrival":..,"max_tokens":..,"prompt":[..],...}
+ *   {"post":9,"now":..,"arrival":..,"max_tokens":..,"prompt":[..],"pins":[[tokens,ttl]],...}
  *   {"cancel":9,"why":3,"now":..}   {"cancel_all":3,"now":..}
  *   {"plan":7,"now":..,"target":..,"costs":[known,a,b,c,d,e,swap,file,fetch,delay],
  *    "items":[[9,0,32,1]],"drafts":[[9,17,4]],"admitted":[9],"preempted":[],"swapped_out":[],
@@ -25,8 +25,8 @@
  * for each of these how many were right, and its token is the one after them; both are left out
  * where there are none; fetch and delay are left out of the costs where both are 0. Times are
  * clock_us().
- * Keys with the value 0 are left out of posts; so are max_known, n_keep and n_discard of requests
- * whose context cannot be shifted.
+ * Keys with the value 0, and empty lists of pins, are left out of posts; so are max_known, n_keep
+ * and n_discard of requests whose context cannot be shifted.
  *
  * The engine appends, the I/O thread takes and writes, so the engine never waits for a disk. When
  * the ring is full whole lines are dropped and counted, and the next line that fits is preceded by

@@ -43,6 +43,10 @@ struct event_times { /* microseconds; queue + prefill + decode + preempted = end
     uint32_t n_drafted, n_accepted; /* drafts computed, and drafts that were right */
 };
 
+struct event_pins { /* what became of the request's pins */
+    uint32_t n_tokens[REQUEST_MAX_PINS]; /* tokens that pin i has pinned, 0 to its n_tokens */
+};
+
 struct event_probe { /* the answer to a dry run (FINISH_DRY_RUN) */
     uint32_t n_cached; /* prompt tokens that are in the prefix cache now */
     uint64_t n_blocks; /* most blocks that the request would hold at a time */
@@ -67,6 +71,7 @@ struct event {
         struct {                                  /* END */
             struct event_times times;
             struct usage usage;
+            struct event_pins pins;
         };
         struct event_probe probe;                 /* END with FINISH_DRY_RUN */
     };

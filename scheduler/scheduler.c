@@ -340,6 +340,7 @@ static void end_seq(struct sched *s, struct seq *seq, enum seq_state state, enum
         .n_discarded = seq->n_discarded,
         .times = seq_times(seq, now_us),
         .usage = seq->usage,
+        .pins = seq->pins,
     };
     seq_set_give(&s->set, seq);
 }
@@ -549,6 +550,7 @@ void sched_commit(struct sched *s, const int32_t *tokens, const uint32_t *n_acce
         count_rows(s, seq, item, seq->n_done);
         take_drafts(s, seq, n_right, now_us);
         kv_manager_commit(s->kv, &seq->kv, &seq->request->key, seq->n_done);
+        sched_pin_prefixes(s, seq, now_us);
         sched_settle_drafts(s, seq, n_right);
         if (seq->n_choices > 0 && seq->n_done == sched_awaited_by_choice(s, seq->request))
             kv_manager_keep_fork(s->kv, &seq->kv);

@@ -47,6 +47,9 @@
  * tokens that stay, and is a running prefill until the rest is computed; its tenant is charged for
  * that.
  *
+ * Pins. A request's prefixes (request.pins) are pinned in the KV cache when they are computed, and
+ * stay there for their time, within the bounds of kv_manager's options. Pins end in sched_plan().
+ *
  * Drafts (drafts/drafter.h). In a step without prompt rows a sequence's row may be followed by rows
  * of guessed tokens, if a drafter is given: as many, over all sequences, as make the most tokens in
  * the time of the step, by what such steps have taken and how often such guesses were right; none
@@ -164,6 +167,7 @@ struct sched_end {
     uint32_t n_discarded;    /* tokens that context shifts have discarded */
     struct event_times times;
     struct usage usage;
+    struct event_pins pins;
 };
 
 struct sched;

@@ -97,6 +97,12 @@ void sched_use(struct sched *s, struct seq *seq, const struct usage *more);
 /* Add the blocks of a running sequence to its usage, for the time since the last call. */
 void sched_use_blocks(struct sched *s, struct seq *seq, uint64_t now_us);
 
+/* ---- scheduler_pins.c ---- */
+
+/* Pin the request's prefixes that the sequence has computed and that were not pinned yet. Called
+ * after kv_manager_commit(). */
+void sched_pin_prefixes(struct sched *s, struct seq *seq, uint64_t now_us);
+
 /* ---- scheduler.c ---- */
 
 /* Move a sequence between the lists; the caller sets its state. */

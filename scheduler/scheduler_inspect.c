@@ -134,8 +134,11 @@ static void add_seq(const struct sched *s, const struct seq *seq, struct snapsho
     };
 }
 
-static void add_tenant(const struct tenant *t, uint32_t i, struct snapshot *out)
+static void add_tenant(const struct sched *s, uint32_t i, struct snapshot *out)
 {
+    const struct tenant *t = &s->tenants[i];
+    const struct prefix_pins_tenant pins = kv_manager_pins_of(s->kv, i);
+
     if (t->weight == 0 || out->n_tenants == out->max_tenants)
         return;
     out->tenants[out->n_tenants++] = (struct tenant_info){
@@ -144,6 +147,11 @@ static void add_tenant(const struct tenant *t, uint32_t i, struct snapshot *out)
         .n_running = t->n_running,
         .n_waiting = order_n(&t->waiting) + t->n_held_back,
         .service = t->n_tokens,
+        .n_pins = pins.n_pins,
+        .n_pinned = pins.n_blocks,
+        .pinned_for_us = pins.until_us > out->now_us && pins.n_pins > 0
+                             ? pins.until_us - out->now_us
+                             : 0,
     };
 }
 
@@ -156,7 +164,7 @@ void sched_fill_snapshot(const struct sched *s, struct snapshot *out, uint64_t n
     for (uint32_t i = 0; i < s->n_tenants; i++) {
         const struct order *o = &s->tenants[i].waiting;
 
-        add_tenant(&s->tenants[i], i, out);
+        add_tenant(s, i, out);
         for (struct seq *q = seq_at(order_first(o)); q != NULL;
              q = seq_at(order_next(o, &q->node.key)))
             add_seq(s, q, out);

@@ -270,6 +270,7 @@ const struct plan *sched_plan(struct sched *s, uint64_t now_us, const struct sch
 
     begin_plan(s, now_us, limits);
     sched_end_expired(s, now_us);
+    kv_manager_expire_pins(s->kv, now_us);
     sched_plan_store(s);
     sched_shift_full(s);
     plan_decodes(s);

@@ -85,6 +85,8 @@ struct seq {
     bool is_taking_in;     /* the draft model has begun to take in its text */
     uint32_t n_drafted, n_accepted; /* drafts that were computed, and those that were right */
     uint32_t n_cached;     /* prompt tokens that were cached at the first admission */
+    uint32_t n_pins;       /* pins of the request that were made, or found no room */
+    struct event_pins pins; /* tokens that they have pinned */
     struct seq *hash_next; /* chain of the id table, or the free list */
     /* ---- times ---- */
     uint64_t started_us, first_token_us, preempted_at_us;

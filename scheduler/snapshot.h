@@ -42,6 +42,8 @@ struct seq_info {
 struct tenant_info {
     uint32_t tenant, weight, n_running, n_waiting;
     uint64_t service; /* tokens computed for it, cached ones not counted */
+    uint32_t n_pins, n_pinned; /* pinned prefixes, and their blocks */
+    uint64_t pinned_for_us;    /* time until the last of them ends */
 };
 
 struct step_info {
@@ -68,6 +70,7 @@ struct snapshot {
     uint32_t n_hashes;
     enum kv_pressure pressure;
     struct kv_manager_stats kv;
+    uint64_t block_bytes;
     struct kv_kind kinds[2]; /* see kv_manager_kinds() */
 };
 

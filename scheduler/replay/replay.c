@@ -151,6 +151,21 @@ static bool is_store_believable(const struct sched_options *s, const struct kv_m
                                     k->groups.n_window == 0 && k->states.n_slots == 0);
 }
 
+static bool are_pins_believable(const struct kv_manager_options *k, const struct sched_options *s)
+{
+    const struct kv_pin_options *p = &k->pins;
+
+    if (p->most_blocks == 0)
+        return p->most_states == 0;
+    if (k->states.is_alone || (k->states.n_slots > 0) != (p->most_states > 0) ||
+        k->states.n_slots < p->most_states ||
+        (p->most_states > 0 && k->states.n_slots - p->most_states < s->max_sequences))
+        return false;
+    return k->prefix_cache && p->most_blocks < k->n_blocks &&
+           p->tenant_blocks > 0 && p->tenant_blocks <= p->most_blocks &&
+           p->n_tenants >= s->max_tenants && p->n_tenants <= MAX_REQUESTS;
+}
+
 static bool is_believable(const struct replay_record *rec)
 {
     const struct sched_options *s = &rec->sched;
@@ -167,7 +182,8 @@ static bool is_believable(const struct replay_record *rec)
            k->max_table >= (s->max_context - 1) / BLOCK_TOKENS + 1 &&
            are_groups_believable(&k->groups) &&
            are_states_believable(&k->states, s->max_sequences) &&
-           is_store_believable(s, k) && is_table_believable(k, s->max_sequences) &&
+           is_store_believable(s, k) && are_pins_believable(k, s) &&
+           is_table_believable(k, s->max_sequences) &&
            is_table_believable(k, k->max_sequences) && k->critical_percent <= 100 &&
            k->low_percent <= 100 && k->placement <= BLOCK_ROUND_ROBIN;
 }

@@ -193,6 +193,8 @@ static struct request *make_simulated_request(const struct simulate *s, size_t i
     if (a->n_discard > 0)
         r->n_discard = a->n_discard;
     r->key.salt = a->salt;
+    r->n_pins = a->n_pins;
+    memcpy(r->pins, a->pins, sizeof(r->pins));
     simulate_make_prompt(a, r->ids);
     return r;
 }

@@ -42,6 +42,8 @@ struct simulate_arrival {
     uint64_t prefix_owner; /* 1 + the number of an earlier arrival with the same prompt, or 0 */
     bool score_prompt;
     uint32_t rows_from; /* as in struct request */
+    uint32_t n_pins; /* as in struct request */
+    struct request_pin pins[REQUEST_MAX_PINS];
 };
 
 struct simulate_result {

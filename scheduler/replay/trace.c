@@ -110,7 +110,7 @@ bool trace_follows_an_equal(const struct trace *t, const struct request *r)
 /* Make the arrival of a request; until its end is seen it is assumed to generate max_tokens. */
 static struct simulate_arrival arrival_of(const struct trace *t, const struct request *r)
 {
-    return (struct simulate_arrival){
+    struct simulate_arrival a = {
         .at_us = r->arrival_us,
         .n_prompt = r->n_prompt,
         .max_tokens = r->max_tokens,
@@ -131,7 +131,11 @@ static struct simulate_arrival arrival_of(const struct trace *t, const struct re
                             : 0,
         .score_prompt = r->score_prompt,
         .rows_from = r->rows_from,
+        .n_pins = r->n_pins,
     };
+
+    memcpy(a.pins, r->pins, sizeof(a.pins));
+    return a;
 }
 
 int trace_add(struct trace *t, const struct request *r)

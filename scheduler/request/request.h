@@ -40,6 +40,7 @@ enum priority { PRIORITY_LOW = 0, PRIORITY_NORMAL, PRIORITY_HIGH, PRIORITY_CRITI
 #define REQUEST_MAX_WEIGHT 1000
 #define REQUEST_MAX_ADAPTER_NAME 127
 #define REQUEST_MAX_MESSAGE 256 /* tokens */
+#define REQUEST_MAX_PINS 4
 
 /* How the last hidden states of the prompt are pooled. */
 enum pooling {
@@ -59,6 +60,11 @@ enum finish { /* why a request ended */
     FINISH_QUEUE_TIMEOUT, /* queue_until passed before the first step */
     FINISH_ERROR,     /* the engine could not continue it */
     FINISH_DRY_RUN,   /* the dry run was answered */
+};
+
+struct request_pin { /* a beginning of the prompt that stays cached for a time */
+    uint32_t n_tokens; /* 1 .. n_prompt */
+    uint64_t ttl_us;   /* from the time at which it is computed; > 0 */
 };
 
 struct request {
@@ -102,6 +108,9 @@ struct request {
                            * cached: the first mark's; 0: none need be */
     uint32_t second_at;   /* position at which the second of two texts that are read together
                            * begins; 0: there is one text */
+    uint32_t n_pins;
+    struct request_pin pins[REQUEST_MAX_PINS]; /* [n_pins], n_tokens ascending; pinned as far as the
+                                                * tenant has room (kv_manager_pin()) */
     bool asks_store;      /* the block store was asked how much of the prompt it has, and will
                            * answer (prefix_fetch.h) */
     bool is_dry_run;      /* nothing is computed: one EVENT_END with `probe` filled in */

@@ -106,8 +106,8 @@ static void render(const struct debug *g, const struct asker *a, const struct sn
         debug_render_iterations(s, out);
         break;
     case DEBUG_KV:
-        debug_render_kv(s, g->engine->model->block_tokens, g->engine->model->fetch, a->wants_hashes,
-                        out);
+        debug_render_kv(s, &names, g->engine->model->block_tokens, g->engine->model->fetch,
+                        a->wants_hashes, out);
         break;
     case DEBUG_SLOTS:
         debug_render_slots(s, g->engine->model->max_sequences, g->engine->model->max_context, out);

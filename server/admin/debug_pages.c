@@ -235,10 +235,10 @@ static void add_groups(struct buf *out, const struct snapshot *s)
 static void add_states(struct buf *out, const struct kv_states_stats *s)
 {
     buf_printf(out,
-               "\"states\":{\"total\":%u,\"free\":%u,\"cached\":%u,\"held\":%u,"
+               "\"states\":{\"total\":%u,\"free\":%u,\"cached\":%u,\"held\":%u,\"pinned\":%u,"
                "\"snapshots\":%u,\"evicted\":%" PRIu64 "}",
                s->slots.n_blocks, s->slots.n_free, s->slots.n_cached, s->slots.n_held,
-               s->n_snapshots, s->slots.n_evicted);
+               s->slots.n_pinned, s->n_snapshots, s->slots.n_evicted);
 }
 
 /* Add the entries of the prefix index, with the same hashes as KV events. */
@@ -268,8 +268,33 @@ static void add_store(struct buf *out, struct prefix_fetch *f)
                prefix_fetch_count(f, STORE_BAD_RECORDS));
 }
 
-void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct prefix_fetch *fetch,
-                     bool with_hashes,
+static void add_tenant_pins(struct buf *out, const struct snapshot *s, const struct tenant_info *t,
+                            const struct debug_names *names)
+{
+    buf_printf(out, "{\"tenant\":%u,\"name\":", t->tenant);
+    add_owner_name(out, names->tenant(names->ud, t->tenant));
+    buf_printf(out, ",\"pins\":%u,\"blocks\":%u,\"bytes\":%" PRIu64 ",\"ends_in_ms\":%.3f}",
+               t->n_pins, t->n_pinned, t->n_pinned * s->block_bytes, ms_of(t->pinned_for_us));
+}
+
+/* Add the pinned prefixes: the bounds, and the tenants that have pins. */
+static void add_pins(struct buf *out, const struct snapshot *s, const struct debug_names *names)
+{
+    const char *before = "";
+
+    buf_printf(out, ",\"pins\":{\"most_blocks\":%u,\"tenant_blocks\":%u,\"tenants\":[",
+               s->kv.pins.most_blocks, s->kv.pins.tenant_blocks);
+    for (uint32_t i = 0; i < s->n_tenants; i++)
+        if (s->tenants[i].n_pins > 0) {
+            buf_add_str(out, before);
+            add_tenant_pins(out, s, &s->tenants[i], names);
+            before = ",";
+        }
+    buf_add_str(out, "]}");
+}
+
+void debug_render_kv(const struct snapshot *s, const struct debug_names *names,
+                     uint32_t block_tokens, struct prefix_fetch *fetch, bool with_hashes,
                      struct buf *out)
 {
     const struct kv_manager_stats *k = &s->kv;
@@ -289,6 +314,7 @@ void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct pre
     add_states(out, &k->states);
     buf_add_str(out, ",\"swap\":");
     add_swap(out, &k->swap);
+    add_pins(out, s, names);
     add_store(out, fetch);
     buf_add_str(out, ",\"map\":\"");
     buf_add(out, s->map, s->n_blocks); /* the map has letters only, no escapes are needed */

@@ -31,10 +31,11 @@ void debug_render_slots(const struct snapshot *s, uint32_t n_slots, uint32_t n_c
                         struct buf *out);
 /* Render the blocks and their states; the groups of layers (kv_groups.h): their number, and the
  * blocks held, each shared one counted once, and left in the prefix cache, by groups that see
- * everything (full) and groups that see a number of tokens (window); the block store, unless fetch
- * is NULL. With `hashes` also the hashes of all entries of the prefix index. */
-void debug_render_kv(const struct snapshot *s, uint32_t block_tokens, struct prefix_fetch *fetch,
-                     bool with_hashes,
+ * everything (full) and groups that see a number of tokens (window); the pinned prefixes of each
+ * tenant that has any, and their bounds; the block store, unless fetch is NULL. With `hashes` also
+ * the hashes of all entries of the prefix index. */
+void debug_render_kv(const struct snapshot *s, const struct debug_names *names,
+                     uint32_t block_tokens, struct prefix_fetch *fetch, bool with_hashes,
                      struct buf *out);
 
 #endif

@@ -124,6 +124,8 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->rows_from = prompt->marks.n > 0 ? prompt->marks.at[0].pos : 0;
     r->mirostat_mu = 2 * p->sampling.mirostat_tau;
     r->thought = prompt->thought;
+    r->n_pins = k == 0 ? prompt->n_pins : 0;
+    memcpy(r->pins, prompt->pins, sizeof(r->pins));
     r->key.salt = salt;
     r->priority = p->priority;
     r->min_tokens = p->min_tokens;

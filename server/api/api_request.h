@@ -47,6 +47,8 @@ struct api_request { /* zero is empty */
     struct call_tools *tools; /* the tools that were offered, or NULL */
     const struct wire_format *wire_format;
     struct budget *budget;    /* while api_request_parse() runs; borrowed */
+    bool is_trial;            /* set by the caller: where the budget's steps do not suffice, it
+                               * parses again with more */
     uint32_t *breakers;       /* bits of the tokens that end a repetition; NULL without DRY */
     const struct kept_items *kept; /* while api_request_parse() runs: kept items */
     struct response_wish wish; /* the kept responses that the body names */

@@ -44,6 +44,7 @@ static int open_message(struct decision_work *w)
     buf_init(&w->text, MAX_TEXT);
     if (m != NULL && strcmp(m->role, "user") == 0 && m->n_parts > 0) {
         conversation_join(c, m, &w->text);
+        conversation_join_breakpoints(c, m);
         buf_add_str(&w->text, "\n\n");
     } else {
         m = conversation_add_message(c, "user");

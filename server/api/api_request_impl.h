@@ -69,6 +69,12 @@ int api_request_take_trained(struct api_request *p, const struct server_model *m
 int api_request_take_chat(struct api_request *p, const struct server_model *model,
                           struct prompt *prompt);
 
+/* Fill in the prompt's pins from the conversation's cache breakpoints. Does nothing if the model
+ * pins no prefixes; a breakpoint whose place cannot be found gets no pin. Fails only where steps
+ * are used up and p->is_trial. Returns as api_request_make_prompt(). */
+int api_request_place_breakpoints(struct api_request *p, const struct server_model *model,
+                                  struct prompt *prompt);
+
 /* Render the conversation, without dropping messages, with its template, and tokenize the text. */
 int api_request_take_turns(struct api_request *p, const struct server_model *model,
                            struct prompt *prompt);

@@ -432,6 +432,9 @@ int api_request_make_prompt(struct api_request *p, const struct server_model *mo
         rc = fit_prompt(p, model, prompt);
     if (rc < 0)
         return rc;
+    if (i == 0 && (p->params.form & PARAMS_TURNS) != 0 &&
+        api_request_place_breakpoints(p, model, prompt) < 0)
+        return ERR_INVAL;
     if (!p->params.echo && !p->params.return_documents && !p->wire_format->keeps_text) {
         mem_free(prompt->text);
         prompt->text = NULL;

@@ -72,6 +72,7 @@ struct server_model { /* a served model; what it points to is borrowed */
                               * estimated */
     uint32_t n_vocab, n_ctx_train, n_embd;
     uint32_t max_context;    /* longest prompt + completion that can be served */
+    bool pins_prefixes;      /* beginnings of prompts may be pinned in the KV cache */
     uint32_t max_kv_tokens;  /* tokens that fit into the whole KV cache */
     uint32_t n_blocks;       /* blocks in the KV cache */
     uint32_t block_tokens;   /* tokens in a block */

@@ -64,6 +64,8 @@ static struct memory_estimate estimate_of(const struct instance *e, const struct
         .weights = whole_pages(e->model->weight_bytes),
         .tables = whole_pages(e->model->table_bytes),
         .cache = (uint64_t)e->kv->n_blocks * block,
+        .pinned = (uint64_t)e->cache.pins.most_blocks * block,
+        .tenant_pinned = (uint64_t)e->cache.pins.tenant_blocks * block,
         .states = e->cache.states.n_slots * state,
         .state = state,
         .rows = runner_scratch_bytes(e->runner),

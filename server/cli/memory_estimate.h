@@ -26,6 +26,8 @@ struct memory_estimate {
                                                      * none */
     uint64_t weights, tables, cache, states, rows, process; /* bytes; states: of recurrent layers */
     uint64_t events, store; /* bytes of KV events and of the block store, if they are on */
+    uint64_t pinned, tenant_pinned; /* most bytes of the cache that are pinned, and of a tenant's
+                                     * pins */
     uint64_t history;  /* bytes of earlier answers, for drafts */
     uint64_t draft;    /* all memory of a draft model */
     uint64_t state;    /* bytes of one recurrent state; 0: the model has none */

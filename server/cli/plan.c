@@ -144,6 +144,10 @@ static void print_table(const struct instance *e, const struct memory_estimate *
     printf("rope tables  %10.1f MiB   for the context\n", mib(p->tables));
     printf("KV cache     %10.1f MiB   %u tokens of %" PRIu64 " bytes (%s)\n", mib(p->cache),
            p->n_tokens, p->token, kern_kv_name(e->kv_type));
+    if (p->pinned > 0)
+        printf("pinned       %10.1f MiB   of the KV cache at most, %.1f MiB for each tenant "
+               "(prefix_pin_memory)\n",
+               mib(p->pinned), mib(p->tenant_pinned));
     if (p->states > 0)
         printf("states       %10.1f MiB   %u of recurrent layers, %.1f MiB each: at most %u for "
                "requests, the others snapshots\n",
@@ -224,11 +228,11 @@ static void print_members(const struct instance *e, const struct memory_estimate
            ",\"total_bytes\":%" PRIu64 ",\"sequence_bytes\":%" PRIu64
            ",\"states_bytes\":%" PRIu64 ",\"state_bytes\":%" PRIu64
            ",\"event_bytes\":%" PRIu64 ",\"store_bytes\":%" PRIu64 ",\"history_bytes\":%" PRIu64
-           ",\"draft_bytes\":%" PRIu64,
+           ",\"draft_bytes\":%" PRIu64 ",\"pin_bytes\":%" PRIu64,
            e->sched.max_context, p->weights, p->tables, p->cache, p->n_tokens, p->token, p->rows,
            p->process, p->swap, p->adapters, beside->requests, beside->connections,
            memory_estimate_sum(p), p->sequence,
-           p->states, p->state, p->events, p->store, p->history, p->draft);
+           p->states, p->state, p->events, p->store, p->history, p->draft, p->pinned);
 }
 
 static void print_json(const struct planned *all, uint32_t n, const struct memory_estimate *sum,

@@ -167,6 +167,10 @@ static void parse_kv(struct line *l, const cJSON *o, struct kv_manager_options *
     k->max_chunk = want32(l, o, "max_chunk");
     k->low_percent = want32(l, o, "low_percent");
     k->critical_percent = want32(l, o, "critical_percent");
+    k->pins.most_blocks = (uint32_t)may(l, o, "pin_most", UINT32_MAX);
+    k->pins.tenant_blocks = (uint32_t)may(l, o, "pin_tenant", UINT32_MAX);
+    k->pins.n_tenants = (uint32_t)may(l, o, "pin_tenants", UINT32_MAX);
+    k->pins.most_states = (uint32_t)may(l, o, "pin_states", UINT32_MAX);
 }
 
 static void parse_start(struct line *l, const cJSON *o, struct replay_record *r)
@@ -207,6 +211,34 @@ static void parse_stop(struct line *l, const cJSON *o, struct request *q)
     mem_free(stop);
 }
 
+/* The pins in ascending order, each within the prompt. */
+static void parse_pins(struct line *l, const cJSON *o, struct request *q)
+{
+    const cJSON *pins = cJSON_GetObjectItemCaseSensitive(o, "pins"), *v = NULL;
+    uint32_t least = 1;
+
+    if (pins == NULL)
+        return;
+    if (!cJSON_IsArray(pins) || cJSON_GetArraySize(pins) > REQUEST_MAX_PINS) {
+        wrong(l, "pins", "is not a list of at most 4 pins");
+        return;
+    }
+    cJSON_ArrayForEach(v, pins)
+    {
+        struct request_pin *pin = &q->pins[q->n_pins++];
+
+        if (!cJSON_IsArray(v) || cJSON_GetArraySize(v) != 2) {
+            wrong(l, "pins", "contains an element that is not a list of 2 numbers");
+            return;
+        }
+        pin->n_tokens = (uint32_t)line_value(l, cJSON_GetArrayItem(v, 0), "pins", q->n_prompt);
+        pin->ttl_us = line_value(l, cJSON_GetArrayItem(v, 1), "pins", MAX_EXACT);
+        if (pin->n_tokens < least)
+            wrong(l, "pins", "is not in ascending order");
+        least = pin->n_tokens;
+    }
+}
+
 static void parse_request(struct line *l, const cJSON *o, struct request *q)
 {
     q->arrival_us = want(l, o, "arrival", MAX_EXACT);
@@ -225,6 +257,7 @@ static void parse_request(struct line *l, const cJSON *o, struct request *q)
     q->rows_from = (uint32_t)may(l, o, "rows_from", UINT32_MAX);
     q->asks_store = may(l, o, "asks_store", 1) == 1;
     parse_stop(l, o, q);
+    parse_pins(l, o, q);
 }
 
 /* The range that is discarded must end before the last token. */

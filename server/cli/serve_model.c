@@ -673,7 +673,8 @@ static void complete_engine(struct server_model *f, const struct instance *e)
 {
     f->max_sequences = e->sched.max_sequences;
     f->max_context = e->sched.max_context;
-    f->max_kv_tokens = kv_groups_most_tokens(&e->cache.groups, e->cache.n_blocks);
+    f->max_kv_tokens = kv_groups_most_tokens(&e->cache.groups,
+                                             e->cache.n_blocks - e->cache.pins.most_blocks);
     f->n_blocks = e->cache.n_blocks;
     f->block_tokens = BLOCK_TOKENS;
     f->kv_type = kern_kv_name(e->kv_type);
@@ -682,6 +683,7 @@ static void complete_engine(struct server_model *f, const struct instance *e)
     f->kv_id[1] = e->kv_id[1];
     f->prefill_chunk = e->sched.prefill_chunk;
     f->shares_prefixes = e->cache.prefix_cache;
+    f->pins_prefixes = e->cache.pins.most_blocks > 0;
     f->tokenizer = e->tokenizer;
     f->swap = e->swap;
     f->isa = kern_isa_name(e->isa);

@@ -71,6 +71,8 @@ static bool set(struct simulate_options *o, const char *key, const char *value)
         if (strcmp(numbers[i].key, key) == 0)
             ok = set_number(value, numbers[i].number);
     o->kv.max_chunk = o->sched.prefill_chunk; /* as the server does */
+    if (!o->kv.prefix_cache || o->kv.pins.most_blocks >= o->kv.n_blocks)
+        o->kv.pins = (struct kv_pin_options){0}; /* there is nothing to pin, or no room for it */
     return ok;
 }
 

@@ -32,9 +32,11 @@ static const struct metrics_family engine_families[] = {
     {"quire_requests_swapped", "gauge", "Preempted requests whose KV blocks are kept in swap.",
      {{NULL, MODEL(stats.n_swapped)}}},
     {"quire_kv_blocks", "gauge",
-     "Blocks of the KV cache, by state: free, cached (kept for reuse), held (used by requests).",
+     "Blocks of the KV cache, by state: free, cached (kept for reuse), pinned (kept for a time), "
+     "held (used by requests).",
      {{"state=\"free\"", MODEL(stats.blocks_free)},
       {"state=\"cached\"", MODEL(stats.blocks_cached)},
+      {"state=\"pinned\"", MODEL(stats.blocks_pinned)},
       {"state=\"held\"", MODEL(stats.blocks_held)}}},
     /* The name is agreed, and a gauge may not be called _total: so it has no type. */
     {"quire_kv_blocks_total", "untyped", "All blocks of the KV cache.",
@@ -46,9 +48,11 @@ static const struct metrics_family engine_families[] = {
      "Memory pressure: 0 none, 1 below kv_low_percent, 2 below kv_critical_percent.",
      {{NULL, MODEL(stats.pressure)}}},
     {"quire_states", "gauge",
-     "Recurrent states by use: free, cached (unused snapshots), held (used by requests).",
+     "Recurrent states by use: free, cached (unused snapshots), pinned (kept for a time), held "
+     "(used by requests).",
      {{"state=\"free\"", MODEL(stats.states.slots.n_free)},
       {"state=\"cached\"", MODEL(stats.states.slots.n_cached)},
+      {"state=\"pinned\"", MODEL(stats.states.slots.n_pinned)},
       {"state=\"held\"", MODEL(stats.states.slots.n_held)}}},
     {"quire_state_snapshots", "gauge", "Snapshots of recurrent states in the prefix cache.",
      {{NULL, MODEL(stats.states.n_snapshots)}}},

@@ -211,6 +211,48 @@ static int open_swap(struct instance *e, const struct config *c, char *err, size
     return options.n_ram > 0 ? swap_store_open(&e->swap, &options, err, err_len) : 0;
 }
 
+/* ---- pins ---- */
+
+/* True: the model's prefixes can be pinned, and a setting lets them. */
+static bool has_pins(const struct instance *e, const struct config *c)
+{
+    return c->prefix_pin_memory > 0 && c->prefix_cache == CONFIG_ON &&
+           !e->model->shape.is_encoder && !e->cache.states.is_alone &&
+           (e->cache.states.n_slots == 0 || e->cache.states.n_slots >= 4);
+}
+
+static uint32_t fewer(uint64_t a, uint32_t b)
+{
+    return a < b ? (uint32_t)a : b;
+}
+
+/* Bound the pinned blocks: those of a tenant by the setting, those of all tenants by half of the
+ * cache, and, as far as one tenant does not need more, by what the longest context leaves. */
+static int size_pins(struct instance *e, const struct config *c, char *err, size_t err_len)
+{
+    struct kv_pin_options *pins = &e->cache.pins;
+    const size_t block_bytes = kv_store_block_bytes(&e->kv->shape);
+    const uint32_t n = e->kv->n_blocks, half = n / 2;
+    const uint64_t longest = kv_groups_peak(&e->model->groups, e->model->shape.n_ctx, 1);
+    uint32_t beside;
+
+    if (!has_pins(e, c))
+        return 0;
+    if (c->prefix_pin_memory < block_bytes * kv_groups_n(&e->model->groups)) {
+        snprintf(err, err_len,
+                 "prefix_pin_memory %" PRIu64 " is too small: 16 tokens take %zu bytes",
+                 c->prefix_pin_memory, block_bytes * kv_groups_n(&e->model->groups));
+        return ERR_RANGE;
+    }
+    pins->most_states = e->cache.states.n_slots / 4; /* half of them may be running */
+    beside = longest < n ? fewer(n - longest, half) : 0;
+    pins->n_tenants = (uint32_t)c->max_tenants;
+    pins->tenant_blocks = fewer(c->prefix_pin_memory / block_bytes, half);
+    pins->most_blocks = pins->tenant_blocks > beside ? pins->tenant_blocks : beside;
+    pins->most_blocks = fewer((uint64_t)pins->tenant_blocks * pins->n_tenants, pins->most_blocks);
+    return 0;
+}
+
 /* ---- the block manager ---- */
 
 _Static_assert((int)CONFIG_PLACEMENT_FIRST_FIT == BLOCK_FIRST_FIT &&
@@ -316,7 +358,8 @@ _Static_assert((int)CONFIG_PREEMPTION_AUTO == SCHED_AUTO &&
 
 static void fill_sched_options(struct instance *e, const struct config *c)
 {
-    const uint32_t kv_tokens = kv_groups_most_tokens(&e->model->groups, e->kv->n_blocks);
+    const uint32_t kv_tokens =
+        kv_groups_most_tokens(&e->model->groups, e->kv->n_blocks - e->cache.pins.most_blocks);
     const bool is_encoder = e->model->shape.is_encoder;
     const uint32_t rows = (uint32_t)c->max_batch_tokens;
     uint32_t n_ctx = e->model->shape.n_ctx;
@@ -348,6 +391,8 @@ int instance_make_cache(struct instance *e, const struct config *c, unsigned fla
 
     if (rc == 0)
         rc = make_stores(e, c, err, err_len);
+    if (rc == 0)
+        rc = size_pins(e, c, err, err_len);
     if (rc < 0)
         return rc;
     fill_sched_options(e, c);
@@ -383,8 +428,22 @@ static void log_states(const struct instance *e, const struct config *c)
                  e->sched.max_sequences, c->max_sequences);
 }
 
+static void log_pins(const struct instance *e)
+{
+    const struct kv_pin_options *pins = &e->cache.pins;
+
+    if (pins->most_blocks > 0)
+        log_info("engine", "pin_blocks=%u tenant_pin_blocks=%u max_context=%u", pins->most_blocks,
+                 pins->tenant_blocks, e->sched.max_context);
+    else
+        log_warn("engine", "prefix_pin_memory has no effect: only generating models whose "
+                           "layers have keys pin prefixes, with prefix_cache = on");
+}
+
 void instance_log_cache(const struct instance *e, const struct config *c)
 {
+    if (c->prefix_pin_memory > 0)
+        log_pins(e);
     if (e->cache.states.n_slots > 0)
         log_states(e, c);
     if (e->swap != NULL)

@@ -153,8 +153,10 @@ static int look_at_draft(struct config *own, const struct instance *e, const str
                          char *err, size_t err_len)
 {
     struct instance draft;
-    int code = instance_init(&draft, own, INSTANCE_PLAN, err, err_len);
+    int code;
 
+    own->prefix_pin_memory = 0; /* clients pin prefixes of the model that they ask for */
+    code = instance_init(&draft, own, INSTANCE_PLAN, err, err_len);
     if (code != EXIT_OK)
         return code;
     if (check_draft(e, &draft, err, err_len) < 0)

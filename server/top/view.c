@@ -173,10 +173,16 @@ static void draw_latencies(const struct top_reading *r, struct top_screen *s)
 
 /* ---- the KV cache ---- */
 
+/* Blocks that are kept for reuse; pinned ones are. */
+static double n_cached(const struct top_reading *r, const char *id)
+{
+    return top_number(r, id, blocks, "cached") + top_number(r, id, blocks, "pinned");
+}
+
 static void draw_cache(const struct top_reading *r, struct top_screen *s)
 {
     const double held = top_number(r, r->wanted, blocks, "held");
-    const double cached = top_number(r, r->wanted, blocks, "cached");
+    const double cached = n_cached(r, r->wanted);
     const double total = top_number(r, r->wanted, blocks, NULL);
 
     top_screen_print(s, LABEL("KV cache  "));
@@ -245,7 +251,7 @@ static void draw_model(const struct top_reading *r, const char *id, struct top_s
                      COUNT(top_number(r, id, "quire_requests_waiting", NULL)),
                      COUNT(top_rate(r, id, "quire_generation_tokens_total")),
                      COUNT(top_rate(r, id, "quire_prompt_tokens_total")));
-    draw_bar(s, top_number(r, id, blocks, "held"), top_number(r, id, blocks, "cached"),
+    draw_bar(s, top_number(r, id, blocks, "held"), n_cached(r, id),
              top_number(r, id, blocks, NULL));
     top_screen_print(s, "\n");
 }

@@ -3,7 +3,7 @@ import json
 import re
 
 # What an answer that is gone on with may have otherwise: how much of the prompt was in the cache here.
-CACHED = re.compile(rb'"cached_tokens":\d+')
+CACHED = re.compile(rb'"cached_tokens":\d+(,"cache_write_tokens":\d+)?')
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}, "n": {"type": "integer"},
                                            "tags": {"type": "array", "items": {"enum": ["a", "bb", "ccc"]},
                                                     "minItems": 2, "maxItems": 6}}, "required": ["name", "n", "tags"]}

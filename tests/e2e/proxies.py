@@ -16,7 +16,7 @@ from quire import JSON, Server
 
 DOCKER = pathlib.Path(__file__).parent.parent.parent / "docker"
 LUA = pathlib.Path("/usr/lib/nginx/modules/ngx_http_lua_module.so")
-NAMES = re.compile(rb'"id":"[^"]*"|"created":\d+|"cached_tokens":\d+')
+NAMES = re.compile(rb'"id":"[^"]*"|"created":\d+|"cached_tokens":\d+(?:,"cache_write_tokens":\d+)?')
 MESSAGES = [{"role": "user", "content": "Tell me of the sea."}]
 
 

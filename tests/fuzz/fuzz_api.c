@@ -158,6 +158,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                        .max_context = CONTEXT,
                                        .max_kv_tokens = CONTEXT,
                                        .makes_drafts = true,
+                                       .pins_prefixes = true,
                                        .n_embd = 8,
                                        .n_labels = n > 0 && (uint8_t)(data[0] - '0') >= 64,
                                        .is_cross = n > 0 && (uint8_t)(data[0] - '0') >= 64,

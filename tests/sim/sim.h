@@ -74,6 +74,8 @@ struct sim {
     uint32_t n_ended;
     int32_t tokens[MAX_REQUESTS];
     uint32_t n_accepted[MAX_REQUESTS];
+    uint32_t pin_percent; /* of requests that pin beginnings of their prompts */
+    uint64_t n_pinned;    /* tokens that they have pinned */
     uint32_t draft_percent; /* of streams that get a guess in a step */
     uint32_t right_percent; /* of its tokens that are right, as long as those before them are */
     uint64_t n_drafts, n_right;
@@ -110,6 +112,7 @@ struct sim_options {
     uint32_t n_ram, n_file, max_tenants;
     struct kv_groups groups;
     struct kv_state_options states;
+    struct kv_pin_options pins;
     uint32_t store_blocks, store_wait_ms;
 };
 
@@ -123,6 +126,7 @@ static inline struct sim *sim_open(const struct sim_options *o)
                                           .max_table = 4096 / BLOCK_TOKENS,
                                           .groups = o->groups,
                                           .states = o->states,
+                                          .pins = o->pins,
                                           .max_chunk = o->chunk,
                                           .low_percent = 30,
                                           .critical_percent = 10};
@@ -234,6 +238,12 @@ static inline void take_ends(struct sim *s)
         rec->end_step = s->steps;
         rec->n_cached = t->n_cached;
         s->n_ended++;
+        for (uint32_t i = 0; i < REQUEST_MAX_PINS; i++) {
+            s->n_pinned += end.pins.n_tokens[i];
+            assert_true(i < end.request->n_pins
+                            ? end.pins.n_tokens[i] <= end.request->pins[i].n_tokens
+                            : end.pins.n_tokens[i] == 0);
+        }
         assert_int_equal(rec->ends, 1);
         assert_true(t->swapped_us <= t->preempted_us);
         assert_int_equal(t->queue_us + t->prefill_us + t->decode_us + t->preempted_us,

@@ -49,7 +49,7 @@ struct pool_model {
 
 static bool is_free(const struct pool_model *m, uint32_t id)
 {
-    return id >= 1 && id <= m->n && m->holders[id] == 0 && !m->cached[id];
+    return id >= 1 && id <= m->n && m->holders[id] == 0 && !m->cached[id] && m->pins[id] == 0;
 }
 
 static uint32_t n_free(const struct pool_model *m)
@@ -144,14 +144,13 @@ static void pool_give(struct block_pool *p, struct pool_model *m, const uint32_t
     bool legal = true;
 
     for (uint32_t i = 0; i < n; i++) {
-        legal = legal && ids[i] >= 1 && ids[i] <= m->n && m->holders[ids[i]] > 0 &&
-                (m->holders[ids[i]] > 1 || m->pins[ids[i]] == 0);
+        legal = legal && ids[i] >= 1 && ids[i] <= m->n && m->holders[ids[i]] > 0;
         for (uint32_t j = 0; j < i; j++)
             legal = legal && ids[j] != ids[i];
     }
     assert_int_equal(block_pool_give(p, ids, n), legal ? 0 : ERR_INVAL);
     for (uint32_t i = n; legal && i-- > 0;) {
-        if (--m->holders[ids[i]] > 0)
+        if (--m->holders[ids[i]] > 0 || m->pins[ids[i]] > 0)
             continue;
         m->cached[ids[i]] = m->kept[ids[i]];
         m->used[ids[i]] = ++m->now;
@@ -161,7 +160,7 @@ static void pool_give(struct block_pool *p, struct pool_model *m, const uint32_t
 static void pool_keep(struct block_pool *p, struct pool_model *m, uint32_t id, bool keep)
 {
     const bool is_in = id >= 1 && id <= m->n && !is_free(m, id);
-    const bool legal = is_in && !(m->cached[id] && !keep && m->pins[id] > 0);
+    const bool legal = is_in && (keep || m->holders[id] > 0 || m->pins[id] == 0);
 
     assert_int_equal(block_pool_keep(p, id, keep), legal ? 0 : ERR_INVAL);
     if (!legal)
@@ -177,11 +176,16 @@ static void pool_pin(struct block_pool *p, struct pool_model *m, uint32_t id, bo
     if (pin) {
         assert_int_equal(block_pool_pin(p, id), is_in ? 0 : ERR_INVAL);
         m->pins[id] += is_in;
+        m->cached[id] = m->cached[id] && !is_in;
     } else {
         const bool legal = is_in && m->pins[id] > 0;
 
         assert_int_equal(block_pool_unpin(p, id), legal ? 0 : ERR_INVAL);
         m->pins[id] -= legal;
+        if (legal && m->pins[id] == 0 && m->holders[id] == 0) {
+            m->cached[id] = m->kept[id];
+            m->used[id] = ++m->now;
+        }
     }
 }
 
@@ -192,18 +196,20 @@ static void pool_compare(const struct block_pool *p, const struct pool_model *m)
 
     for (uint32_t id = 1; id <= m->n; id++) {
         assert_int_equal(block_pool_holders(p, id), m->holders[id]);
-        assert_int_equal(block_pool_state(p, id), is_free(m, id)    ? BLOCK_FREE
-                                                  : m->cached[id] ? BLOCK_CACHED : BLOCK_HELD);
+        assert_int_equal(block_pool_state(p, id), is_free(m, id)          ? BLOCK_FREE
+                                                  : m->cached[id]         ? BLOCK_CACHED
+                                                  : m->holders[id] == 0 ? BLOCK_PINNED
+                                                                          : BLOCK_HELD);
         held += m->holders[id] > 0;
         cached += m->cached[id];
-        pinned += m->pins[id] > 0;
-        if (m->cached[id] && m->pins[id] == 0 && (oldest == 0 || m->used[id] < m->used[oldest]))
+        pinned += m->pins[id] > 0 && m->holders[id] == 0;
+        if (m->cached[id] && (oldest == 0 || m->used[id] < m->used[oldest]))
             oldest = id;
     }
     assert_int_equal(s.n_held, held);
     assert_int_equal(s.n_cached, cached);
     assert_int_equal(s.n_pinned, pinned);
-    assert_int_equal(s.n_free + s.n_held + s.n_cached, m->n);
+    assert_int_equal(s.n_free + s.n_held + s.n_cached + s.n_pinned, m->n);
     assert_int_equal(block_pool_oldest(p), oldest);
     assert_true(block_pool_check(p));
 }

@@ -385,6 +385,21 @@ static void resume_some(const struct sim *s, struct request *r)
         r->ids[r->n_prompt + i] = (int32_t)(10 + i % s->n_words);
 }
 
+/* Pin up to four beginnings of the prompt, for 500 steps at most. */
+static void pin_some(struct sim *s, struct request *r)
+{
+    uint32_t n = 0;
+
+    if (s->pin_percent == 0 || rnd(s, 100) >= s->pin_percent)
+        return;
+    r->n_pins = 1 + rnd(s, REQUEST_MAX_PINS);
+    for (uint32_t i = 0; i < r->n_pins; i++) {
+        n += 1 + rnd(s, r->n_prompt);
+        n = n > r->n_prompt ? r->n_prompt : n;
+        r->pins[i] = (struct request_pin){n, 1 + rnd(s, 500000)};
+    }
+}
+
 static void add_at_random(struct sim *s)
 {
     const uint32_t n = 1 + rnd(s, rnd(s, 10) == 0 ? 300 : 40);
@@ -398,6 +413,7 @@ static void add_at_random(struct sim *s)
     r->score_prompt = rnd(s, 10) == 0 && r->n_resumed == 0;
     if (r->id % 10 == 3 && r->n_resumed == 0)
         r->rows_from = (uint32_t)(r->id * 7 % r->n_prompt);
+    pin_some(s, r);
     if (rnd(s, 20) == 0)
         r->deadline_us = s->now + rnd(s, 200000);
     if (rnd(s, 20) == 0)
@@ -480,12 +496,33 @@ static void add_states(struct sim_options *o, uint32_t seed)
                                           .is_alone = seed % 3 == 1};
 }
 
+/* Pins of all tenants, which take blocks that the storm would not have without them. */
+static void add_pins(struct sim_options *o, uint32_t seed)
+{
+    if (seed % 2 == 0)
+        assign_groups(o, seed);
+    if (seed % 3 == 0) {
+        o->pins.most_states = 1 + seed % 5;
+        o->states = (struct kv_state_options){
+            .n_slots = o->max_sequences + o->pins.most_states + seed % 20,
+            .interval = 1 + seed % 2,
+            .n_parts = 1 + seed % 4};
+    }
+    o->prefix_cache = true;
+    o->pins.most_blocks = 4 + o->n_blocks / (1 + seed % 4);
+    o->pins.tenant_blocks = 1 + o->pins.most_blocks / (1 + seed % 3);
+    if (o->pins.tenant_blocks > o->pins.most_blocks)
+        o->pins.tenant_blocks = o->pins.most_blocks;
+    o->pins.n_tenants = o->max_tenants;
+    o->n_blocks += o->pins.most_blocks;
+}
+
 /* QUIRE_STORMS sets how many, twice as long as they are without it. */
 static void run_storms(void (*change)(struct sim_options *o, uint32_t seed))
 {
     const char *n = getenv("QUIRE_STORMS");
     const uint32_t n_storms = n != NULL ? (uint32_t)strtoul(n, NULL, 10) : 30;
-    uint64_t preempted = 0, swapped = 0, cached = 0, from_file = 0, shifted = 0;
+    uint64_t preempted = 0, swapped = 0, cached = 0, from_file = 0, shifted = 0, pinned = 0;
 
     for (uint32_t seed = 1; seed <= n_storms; seed++) {
         struct sim_options o = storm_options(seed % 40);
@@ -496,6 +533,7 @@ static void run_storms(void (*change)(struct sim_options *o, uint32_t seed))
             change(&o, seed);
         s = sim_open(&o);
         s->io_fail_percent = seed % 4 == 0 ? 20 : 0;
+        s->pin_percent = o.pins.most_blocks > 0 ? 90 : 0;
         storm(s, seed, n != NULL ? 1000 : 500);
         sched_fill_stats(s->sched, &stats);
         preempted += stats.preemptions_recompute;
@@ -503,12 +541,14 @@ static void run_storms(void (*change)(struct sim_options *o, uint32_t seed))
         cached += stats.cached_tokens;
         from_file += stats.swap.blocks_in[1];
         shifted += stats.context_shifts;
+        pinned += s->n_pinned;
+        assert_int_equal(s->n_pinned > 0, o.pins.most_blocks > 0);
         sim_free(s);
     }
     printf("note: %u storms: %u preempted, %u swapped, %u tokens cached, %u blocks from file, "
-           "%u contexts shifted\n",
+           "%u contexts shifted, %u tokens pinned\n",
            n_storms, (unsigned)preempted, (unsigned)swapped, (unsigned)cached,
-           (unsigned)from_file, (unsigned)shifted);
+           (unsigned)from_file, (unsigned)shifted, (unsigned)pinned);
     assert_true(preempted > 0 && swapped > 0 && cached > 0 && from_file > 0 && shifted > 0);
 }
 
@@ -517,6 +557,13 @@ static void random_arrivals_lose_nothing(void **state)
 {
     (void)state;
     run_storms(NULL);
+}
+
+/* Pins never keep a request from running, and change no answer. */
+static void random_arrivals_with_pins_lose_nothing(void **state)
+{
+    (void)state;
+    run_storms(add_pins);
 }
 
 /* The same with layers that drop what is past. */
@@ -626,6 +673,7 @@ int main(void)
         cmocka_unit_test(only_full_contexts_are_shifted),
         cmocka_unit_test(random_arrivals_lose_nothing),
         cmocka_unit_test(random_arrivals_with_windows_lose_nothing),
+        cmocka_unit_test(random_arrivals_with_pins_lose_nothing),
         cmocka_unit_test(random_arrivals_with_states_lose_nothing),
         cmocka_unit_test(a_read_that_hangs_holds_up_one),
         cmocka_unit_test(plans_are_reproducible),

@@ -58,6 +58,26 @@ void completion_give_up(struct completion *c, const struct api_error *e)
 
 /* ---- answering ---- */
 
+/* Count the tokens that the first choice has pinned for all of them. */
+static void count_pins(const struct completion *c, struct response_usage *u)
+{
+    const struct choice *first = &c->choices[0];
+    const struct prompt *prompt = first->prompt;
+    uint64_t from = first->times.n_cached;
+
+    u->has_breakpoints = c->api.request.params.chat.n_breakpoints > 0;
+    for (uint32_t i = 0; i < prompt->n_pins; i++) {
+        const uint64_t end = first->pins.n_tokens[i];
+        const bool is_long = prompt->pins[i].ttl_us > UINT64_C(30) * 60 * 1000000;
+
+        u->pinned = end > u->pinned ? end : u->pinned;
+        if (end <= from)
+            continue;
+        u->pinned_new[is_long] += end - from;
+        from = end;
+    }
+}
+
 void completion_count_usage(struct completion *c)
 {
     struct response_usage *u = &c->answer.usage;
@@ -77,6 +97,8 @@ void completion_count_usage(struct completion *c)
         u->predicted += c->choices[i].n_predicted;
         u->prediction += c->api.request.prediction.n;
     }
+    if (c->n_choices > 0)
+        count_pins(c, u);
 }
 
 /* ---- events ---- */
@@ -245,6 +267,7 @@ static void on_end(struct completion *c, uint32_t i, const struct event *e)
     if (i % c->api.request.params.n_each == 0) /* usage counts the tokens of each prompt once */
         c->n_cached += e->times.n_cached;
     choice->times = e->times;
+    choice->pins = e->pins;
     choice->total_us = now - c->api.arrival_us;
     choice->blocked_us = blocked_us(c, &e->times, now);
     if (choice->id != 0 || !c->api.request.params.resume.is_restored) /* otherwise an earlier

@@ -59,8 +59,9 @@ static void finish_parse(struct completion *c)
 
 /* ---- PARSE ---- */
 
-static void do_parse(struct api_call *api, uint64_t steps)
+static void do_parse(struct api_call *api, uint64_t steps, bool is_trial)
 {
+    api->request.is_trial = is_trial;
     if ((api->wire_format->form & PARAMS_DECISIONS) != 0 || api->wire_format == &wire_dry_run)
         steps += DECISION_STEPS;
     api->budget = (struct budget){.steps_left = steps, .canceled = &api->job.canceled};
@@ -74,7 +75,7 @@ static void on_parse_work(struct worker_job *job)
 
     hold_here("QUIRE_DEBUG_HOLD_PARSE");
     if (!atomic_load(&job->canceled))
-        do_parse(api, BUDGET_REQUEST_STEPS);
+        do_parse(api, BUDGET_REQUEST_STEPS, false);
     if (api->body.len > LARGE_BODY) /* its JSON tree was many small allocations */
         mem_trim();
 }
@@ -110,7 +111,7 @@ static bool parse_inline(struct api_call *api)
         (api->wire_format->form & PARAMS_DECISIONS) != 0 || api->wire_format == &wire_dry_run ||
         loop_guard_is_due(api->engine->shared->loop))
         return false;
-    do_parse(api, INLINE_STEPS);
+    do_parse(api, INLINE_STEPS, true);
     if (budget_error(&api->budget) != ERR_LIMIT)
         return true;
     api_request_release(&api->request);

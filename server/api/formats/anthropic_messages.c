@@ -46,13 +46,22 @@ static void add_stop(struct buf *out, const struct choice *c)
         buf_add_str(out, "null");
 }
 
-/* Tokens from the cache are counted apart from the input. */
+/* Tokens from the cache, and those that a breakpoint keeps there, are counted apart from the
+ * input. */
 static void add_usage(struct buf *out, const struct response_usage *u)
 {
+    const uint64_t created = u->pinned_new[0] + u->pinned_new[1];
+
     buf_printf(out,
-               ",\"usage\":{\"input_tokens\":%" PRIu64 ",\"cache_creation_input_tokens\":0,"
-               "\"cache_read_input_tokens\":%" PRIu64 ",\"output_tokens\":%" PRIu64 "}",
-               u->prompt - u->cached, u->cached, u->completion);
+               ",\"usage\":{\"input_tokens\":%" PRIu64 ",\"cache_creation_input_tokens\":%" PRIu64
+               ",\"cache_read_input_tokens\":%" PRIu64 ",\"output_tokens\":%" PRIu64,
+               u->prompt - u->cached - created, created, u->cached, u->completion);
+    if (u->has_breakpoints)
+        buf_printf(out,
+                   ",\"cache_creation\":{\"ephemeral_5m_input_tokens\":%" PRIu64
+                   ",\"ephemeral_1h_input_tokens\":%" PRIu64 "}",
+                   u->pinned_new[0], u->pinned_new[1]);
+    buf_add_char(out, '}');
 }
 
 static void add_separator(struct buf *out, uint32_t *n)

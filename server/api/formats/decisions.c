@@ -108,9 +108,14 @@ static void whole_openai(struct response_writer *a, struct buf *out)
     buf_printf(out,
                "],\"usage\":{\"input_tokens\":%" PRIu64
                ",\"input_tokens_details\":{\"cached_tokens\":%" PRIu64
-               ",\"cache_write_tokens\":%" PRIu64 "},\"output_tokens\":0,"
+               ",\"cache_write_tokens\":%" PRIu64,
+               u->prompt, u->cached, u->prompt - u->cached);
+    if (u->has_breakpoints)
+        buf_printf(out, ",\"pinned_tokens\":%" PRIu64, u->pinned);
+    buf_printf(out,
+               "},\"output_tokens\":0,"
                "\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":%" PRIu64 "}",
-               u->prompt, u->cached, u->prompt - u->cached, u->prompt);
+               u->prompt);
     response_add_receipt(a, out);
     buf_add_char(out, '}');
 }

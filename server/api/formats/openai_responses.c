@@ -175,10 +175,18 @@ static void add_usage(const struct response_writer *a, struct buf *out)
 
     buf_printf(out,
                ",\"usage\":{\"input_tokens\":%" PRIu64 ",\"input_tokens_details\":{"
-               "\"cached_tokens\":%" PRIu64 "},\"output_tokens\":%" PRIu64
+               "\"cached_tokens\":%" PRIu64 ",\"cache_write_tokens\":%" PRIu64,
+               u->prompt, u->cached, u->prompt - u->cached);
+    if (u->has_breakpoints)
+        buf_printf(out,
+                   ",\"cache_write_tokens_details\":{\"ttl_30m_tokens\":%" PRIu64
+                   ",\"ttl_12h_tokens\":%" PRIu64 "},\"pinned_tokens\":%" PRIu64,
+                   u->pinned_new[0], u->pinned_new[1], u->pinned);
+    buf_printf(out,
+               "},\"output_tokens\":%" PRIu64
                ",\"output_tokens_details\":{\"reasoning_tokens\":%" PRIu64
                "},\"total_tokens\":%" PRIu64 "}",
-               u->prompt, u->cached, u->completion, u->thinking, u->prompt + u->completion);
+               u->completion, u->thinking, u->prompt + u->completion);
 }
 
 /* Append the values in force: those that the request did not set may be the settings' or the model

@@ -197,6 +197,33 @@ const char *conversation_apply_changes(struct conversation *c)
     return NULL;
 }
 
+void conversation_add_breakpoint(struct conversation *c, uint32_t ttl_s)
+{
+    if (c->n_breakpoints == CONVERSATION_MAX_BREAKPOINTS)
+        memmove(c->breakpoints, c->breakpoints + 1, --c->n_breakpoints * sizeof(*c->breakpoints));
+    c->breakpoints[c->n_breakpoints++] = (struct cache_breakpoint){c->n_parts, SIZE_MAX, ttl_s};
+}
+
+void conversation_move_breakpoints(struct conversation *c, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = 0; i < c->n_breakpoints; i++)
+        if (c->breakpoints[i].n_parts == from)
+            c->breakpoints[i].n_parts = to;
+}
+
+void conversation_join_breakpoints(struct conversation *c, const struct chat_message *m)
+{
+    size_t n = 0;
+
+    for (uint32_t part = m->first_part; part < m->first_part + m->n_parts; part++) {
+        n += (part > m->first_part) + strlen(c->parts[part]);
+        for (uint32_t i = 0; i < c->n_breakpoints; i++)
+            if (c->breakpoints[i].n_parts == part + 1 && c->breakpoints[i].n_bytes == SIZE_MAX)
+                c->breakpoints[i] =
+                    (struct cache_breakpoint){m->first_part + 1, n, c->breakpoints[i].ttl_s};
+    }
+}
+
 void conversation_join(const struct conversation *c, const struct chat_message *m, struct buf *out)
 {
     for (uint32_t i = 0; i < m->n_parts; i++) {

@@ -61,6 +61,14 @@ struct tool_change { /* a message shows or hides a tool */
     bool removes;
 };
 
+/* A place in the conversation up to which the prompt is worth keeping in the prefix cache. */
+struct cache_breakpoint {
+    uint32_t n_parts; /* conversation.parts before it */
+    size_t n_bytes;   /* of the last of these parts only the first bytes; SIZE_MAX: all of it */
+    uint32_t ttl_s;   /* seconds for which the prompt's beginning stays cached */
+};
+#define CONVERSATION_MAX_BREAKPOINTS 4
+
 struct conversation { /* zero is empty */
     struct chat_message *messages;
     const char **parts;
@@ -70,6 +78,8 @@ struct conversation { /* zero is empty */
     struct tool_change *changes;
     cJSON *made; /* a list of composed JSON values */
     uint32_t n_messages, n_parts, n_calls, n_tools, n_owned, n_changes;
+    struct cache_breakpoint breakpoints[CONVERSATION_MAX_BREAKPOINTS];
+    uint32_t n_breakpoints;
     int64_t now;        /* Unix seconds, for the template */
     bool numbers_calls; /* calls without an id get one, and so do the results that follow */
 };
@@ -117,6 +127,14 @@ int conversation_add_change(struct conversation *c, const struct tool_change *ch
 /* Show and hide tools as the changes say, in order, then drop the hidden ones. Returns NULL, or the
  * name in a change that no tool has. */
 const char *conversation_apply_changes(struct conversation *c);
+
+/* Add a breakpoint behind the parts so far; of too many the first is dropped. */
+void conversation_add_breakpoint(struct conversation *c, uint32_t ttl_s);
+/* Let the breakpoints behind the first `from` parts stand behind the first `to` parts. */
+void conversation_move_breakpoints(struct conversation *c, uint32_t from, uint32_t to);
+/* Called before conversation_join() makes one text of the message's parts, which takes the place of
+ * its first part: breakpoints within the message then stand within that text. */
+void conversation_join_breakpoints(struct conversation *c, const struct chat_message *m);
 
 /* Append the message's content as one text, with line ends between its parts. */
 void conversation_join(const struct conversation *c, const struct chat_message *m, struct buf *out);

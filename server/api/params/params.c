@@ -358,6 +358,8 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
         return ERR_INVAL;
     if (form == PARAMS_RESPONSES && params_settle_search(p, e) < 0)
         return ERR_INVAL;
+    if ((form & PARAMS_TURNS) != 0 && params_settle_breakpoints(p, e) < 0)
+        return ERR_INVAL;
     if ((form & PARAMS_DECISIONS) != 0 && params_settle_decisions(p, e) < 0)
         return ERR_INVAL;
     if (form == PARAMS_SCORING)

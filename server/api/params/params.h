@@ -260,6 +260,9 @@ struct params {
     enum thinking thinking;       /* the body's own switch */
     const cJSON *default_kwargs;    /* the settings' template variables */
     enum thinking default_thinking; /* the settings' switch, when the request says nothing */
+    uint32_t cache_ttl_s;         /* seconds that cache breakpoints last which do not say it; 0:
+                                   * the API's default */
+    uint32_t last_breakpoint_s;   /* seconds of a breakpoint behind the last part; 0: none */
     struct context_edits edits;   /* edits of the conversation before the model reads it */
     uint32_t thinking_budget;     /* tokens of a thought, or THOUGHT_NO_LIMIT */
     bool reasoning_control;       /* the client may end a thought while it is generated */

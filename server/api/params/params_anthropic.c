@@ -54,6 +54,8 @@ static int take_turn(const struct field_args *a, const struct field_path *p, con
     bool is_open = false;
     int i = 0;
 
+    if (params_refuse_breakpoint(a, p, message) < 0)
+        return ERR_INVAL;
     if (is_block_type(role, "system"))
         return take_system_turn(a, p, message);
     if (!is_block_type(role, "user") && !is_block_type(role, "assistant"))
@@ -108,9 +110,9 @@ int params_take_custom_tool(const struct field_args *a, const struct field_path 
     if (type != NULL && strcmp(type, "custom") != 0)
         return refuse_type(a, p, type);
     if (tool.name == NULL || !cJSON_IsObject(tool.parameters))
-        return api_error_set(a->e, 400, p->text, NULL,
-                             "'%s' must have a name and an input_schema", p->text);
-    return params_add_tool(a, p, &tool);
+        return api_error_set(a->e, 400, p->text, NULL, "'%s' must have a name and an input_schema",
+                             p->text);
+    return params_add_tool(a, p, &tool) < 0 ? ERR_INVAL : params_take_tool_breakpoint(a, p, v);
 }
 
 int params_parse_custom_tools(const struct field_args *a)

@@ -288,6 +288,15 @@ static const char *expected(enum place place)
     return "text, document, search_result or tool_reference: this model takes nothing else";
 }
 
+/* Take a block, and the breakpoint behind it, which thoughts cannot have. */
+static int take_block(const struct field_args *a, const struct field_path *p, const struct block *b,
+                      const cJSON *block)
+{
+    if (b->take == take_thinking || b->take == pass_over)
+        return params_refuse_breakpoint(a, p, block) < 0 ? ERR_INVAL : b->take(a, p, block);
+    return b->take(a, p, block) < 0 ? ERR_INVAL : params_take_breakpoint(a, p, block);
+}
+
 static const struct block *find_block(const struct field_path *p, enum place place,
                                       const cJSON *block)
 {
@@ -321,7 +330,7 @@ static int take_content(const struct field_args *a, const struct field_path *p, 
         const struct block *b = find_block(&in, place, it);
 
         i++;
-        if (b == NULL || b->take(a, &in, it) < 0)
+        if (b == NULL || take_block(a, &in, b, it) < 0)
             return ERR_INVAL;
     }
     return 0;
@@ -361,9 +370,11 @@ int params_take_system(const struct field_args *a, const struct field_path *p, c
         return ERR_INVAL;
     m = conversation_last(&a->p->chat);
     kept = m->first_part;
-    for (uint32_t i = m->first_part; i < m->first_part + m->n_parts; i++)
+    for (uint32_t i = m->first_part; i < m->first_part + m->n_parts; i++) {
         if (!is_billing_line(a->p->chat.parts[i]))
             a->p->chat.parts[kept++] = a->p->chat.parts[i];
+        conversation_move_breakpoints(&a->p->chat, i + 1, kept);
+    }
     m->n_parts = kept - m->first_part;
     return 0;
 }
@@ -377,13 +388,13 @@ int params_take_block(const struct field_args *a, const struct field_path *p, co
     if (b == NULL)
         return ERR_INVAL;
     if (b->take == pass_over)
-        return 0;
+        return take_block(a, p, b, block);
     if (b->take == take_tool_result) {
         *is_open = false;
-        return take_tool_result(a, p, block);
+        return take_block(a, p, b, block);
     }
     if (!*is_open && params_add_message(a, role) < 0)
         return ERR_INVAL;
     *is_open = true;
-    return b->take(a, p, block);
+    return take_block(a, p, b, block);
 }

@@ -48,7 +48,10 @@ static int take_part(const struct field_args *a, const struct field_path *p, con
     if (strcmp(type, "text") != 0 && strcmp(type, "refusal") != 0)
         return field_refuse(p, "type", "\"text\": this model takes no images, sound or files");
     text = field_need_text(p, part, type);
-    return text != NULL ? params_add_text(a, text) : ERR_INVAL;
+    if (text == NULL || params_add_text(a, text) < 0)
+        return ERR_INVAL;
+    return strcmp(type, "text") == 0 ? params_take_breakpoint(a, p, part)
+                                     : params_refuse_breakpoint(a, p, part);
 }
 
 /* Only messages of the assistant and of a tool may lack a content. */
@@ -169,6 +172,8 @@ static int take_message(const struct field_args *a, const struct field_path *p,
     if (!cJSON_IsObject(message))
         return field_refuse(p, "", "an object");
     role = find_role(p, message);
+    if (params_refuse_breakpoint(a, p, message) < 0)
+        return ERR_INVAL;
     if (role == NULL || params_add_message(a, role) < 0)
         return ERR_INVAL;
     if (take_calls(a, p, field_find(message, "tool_calls")) < 0 ||

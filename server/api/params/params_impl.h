@@ -105,6 +105,16 @@ int params_take_system(const struct field_args *a, const struct field_path *p, c
 int params_take_custom_tool(const struct field_args *a, const struct field_path *p, const cJSON *v);
 /* Settle the fields of Anthropic's bodies that depend on each other. */
 int params_settle_anthropic(struct params *p, struct api_error *e);
+/* Take the cache breakpoint that a part, a block or a tool may have, after what the object itself
+ * is; params_refuse_breakpoint() refuses one in an object that can have none. _settle: give the
+ * breakpoints their ttl, and add the one behind the last part. */
+int params_take_breakpoint(const struct field_args *a, const struct field_path *p,
+                           const cJSON *object);
+int params_take_tool_breakpoint(const struct field_args *a, const struct field_path *p,
+                                const cJSON *tool);
+int params_refuse_breakpoint(const struct field_args *a, const struct field_path *p,
+                             const cJSON *object);
+int params_settle_breakpoints(struct params *p, struct api_error *e);
 /* Call `take` for each item of the list a->v; params_take_tools() also checks that it is a list. */
 int params_take_each(const struct field_args *a,
                      int (*take)(const struct field_args *a, const struct field_path *p,

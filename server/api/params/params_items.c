@@ -29,11 +29,38 @@ static int take_json_part(const struct field_args *a, const struct field_path *p
     return conversation_add_composed(&a->p->chat, &text) == 0 ? 0 : api_error_no_memory(a->e);
 }
 
+/* Append a part with a text to the last message. */
+static int take_item_part(const struct field_args *a, const struct field_path *p, const cJSON *part,
+                          const char *member)
+{
+    const char *type = field_text(part, "type"), *text = field_text(part, "text");
+
+    if (type != NULL && strcmp(type, "input_json") == 0 && a->p->form == PARAMS_DECIDE)
+        return take_json_part(a, p, part, member);
+    if (type != NULL && strcmp(type, "refusal") == 0)
+        text = field_text(part, "refusal");
+    else if (type == NULL || (strcmp(type, "input_text") != 0 && strcmp(type, "output_text") != 0))
+        return field_refuse(p, member, "text: this model takes no images, sound or files");
+    if (text == NULL)
+        return field_refuse(p, member, "parts with a text");
+    return params_add_text(a, text);
+}
+
+/* Parts of an answer have no breakpoints. */
+static int take_part_breakpoint(const struct field_args *a, const struct field_path *p,
+                                const cJSON *part)
+{
+    return strncmp(field_text(part, "type"), "input_", 6) == 0
+               ? params_take_breakpoint(a, p, part)
+               : params_refuse_breakpoint(a, p, part);
+}
+
 /* Append a text, or parts with texts, to the last message. */
 static int take_parts(const struct field_args *a, const struct field_path *p, const cJSON *item,
                       const char *member)
 {
     const cJSON *content = field_find(item, member);
+    int i = 0;
 
     if (cJSON_IsString(content))
         return params_add_text(a, content->valuestring);
@@ -41,21 +68,9 @@ static int take_parts(const struct field_args *a, const struct field_path *p, co
         return field_refuse(p, member, "a string or a list of parts");
     conversation_last(&a->p->chat)->has_content = true;
     for (const cJSON *it = content->child; it != NULL; it = it->next) {
-        const char *type = field_text(it, "type"), *text = field_text(it, "text");
+        const struct field_path in = field_path_in(p, member, i++);
 
-        if (type != NULL && strcmp(type, "input_json") == 0 && a->p->form == PARAMS_DECIDE) {
-            if (take_json_part(a, p, it, member) < 0)
-                return ERR_INVAL;
-            continue;
-        }
-        if (type != NULL && strcmp(type, "refusal") == 0)
-            text = field_text(it, "refusal");
-        else if (type == NULL ||
-                 (strcmp(type, "input_text") != 0 && strcmp(type, "output_text") != 0))
-            return field_refuse(p, member, "text: this model takes no images, sound or files");
-        if (text == NULL)
-            return field_refuse(p, member, "parts with a text");
-        if (params_add_text(a, text) < 0)
+        if (take_item_part(a, p, it, member) < 0 || take_part_breakpoint(a, &in, it) < 0)
             return ERR_INVAL;
     }
     return 0;
@@ -263,6 +278,8 @@ static int take_item(const struct field_args *a, const struct field_path *p, con
 
     if (!cJSON_IsObject(item))
         return field_refuse(p, "type", "a string: each item must be an object");
+    if (params_refuse_breakpoint(a, p, item) < 0)
+        return ERR_INVAL;
     if (type == NULL)
         type = "message";
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)

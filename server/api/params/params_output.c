@@ -91,25 +91,6 @@ int params_parse_include(const struct field_args *a)
     return 0;
 }
 
-/* The prefix cache goes by content, so the options change nothing; but a prompt that is only to be
- * prewarmed would have no answer. */
-int params_parse_prompt_cache_options(const struct field_args *a)
-{
-    bool is_prewarmed = false;
-    const cJSON *prewarm = field_find(a->v, "prewarm");
-
-    if (!cJSON_IsObject(a->v))
-        return params_refuse(a, "must be an object");
-    if (prewarm != NULL &&
-        field_bool(prewarm, "prompt_cache_options.prewarm", &is_prewarmed, a->e) < 0)
-        return ERR_INVAL;
-    return is_prewarmed
-               ? api_error_set(a->e, 400, "prompt_cache_options.prewarm", NULL,
-                               "'prompt_cache_options.prewarm' is not supported: send a request "
-                               "with max_tokens 1 instead, which leaves its prompt in the cache")
-               : 0;
-}
-
 int params_parse_modalities(const struct field_args *a)
 {
     if (!cJSON_IsArray(a->v) || a->v->child == NULL)

@@ -55,6 +55,8 @@ struct prompt { /* one prompt of the request, shared by its n choices */
                                * of each option's; or NULL */
     uint32_t n_paths;
     struct marks marks;    /* of a decision by a model's head; owns `at` and `outs` */
+    uint32_t n_pins;
+    struct request_pin pins[REQUEST_MAX_PINS]; /* [n_pins] beginnings of it that stay cached */
     struct buf scores;  /* prompt_logprobs, "null,{…}": made by the first choice for all of them */
 };
 
@@ -125,6 +127,7 @@ struct choice {
     bool has_prompt_ids_sent;
     bool is_past; /* a resumed answer's old tokens are replayed, which were sent before */
     enum finish finish; /* FINISH_NONE until the end */
+    struct event_pins pins;   /* after the end */
     struct event_times times; /* after the end, with wants_timings */
     uint64_t total_us;        /* from arrival until the end event */
     uint64_t blocked_us;      /* part of it after the engine's end: waiting for a full socket */

@@ -202,9 +202,13 @@ void response_add_usage(struct buf *out, const struct response_usage *u, bool ha
 {
     buf_printf(out,
                "\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
-               ",\"total_tokens\":%" PRIu64 ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu64
-               "}",
+               ",\"total_tokens\":%" PRIu64
+               ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu64,
                u->prompt, u->completion, u->prompt + u->completion, u->cached);
+    if (u->has_breakpoints)
+        buf_printf(out, ",\"cache_write_tokens\":%" PRIu64 ",\"pinned_tokens\":%" PRIu64,
+                   u->prompt - u->cached, u->pinned);
+    buf_add_char(out, '}');
     if (has_thoughts || u->prediction > 0)
         buf_add_str(out, ",\"completion_tokens_details\":{");
     if (has_thoughts)

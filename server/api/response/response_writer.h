@@ -69,6 +69,10 @@ struct response_labels { /* labels of the model's classifier */
 struct response_usage { /* tokens */
     uint64_t prompt, completion, cached, thinking;
     uint64_t prediction, predicted; /* tokens of a prediction, and those that were accepted */
+    bool has_breakpoints; /* the body has cache breakpoints; else the numbers below are 0 */
+    uint64_t pinned;      /* tokens at the prompt's beginning that stay cached for a time */
+    uint64_t pinned_new[2]; /* those of them that were not cached before, by their time: at most 30
+                             * minutes, or longer */
 };
 
 struct response_writer {

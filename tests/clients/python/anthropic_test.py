@@ -35,7 +35,7 @@ def agent_turns():
 
 
 class AnthropicTest(ClientCase):
-    flags = ("--alias", "claude-*")
+    flags = ("--alias", "claude-*", "--prefix-pin-memory", "16m")
 
     def setUp(self):
         self.client = anthropic.Anthropic(base_url=self.url, api_key="none", max_retries=0)
@@ -161,7 +161,8 @@ class AnthropicTest(ClientCase):
         body = {"model": MODEL, "messages": agent_turns(), **{k: AGENT[k] for k in ("system", "tools")}}
         count = self.client.messages.count_tokens(**body)
         usage = self.create(**body, max_tokens=1).usage
-        self.assertEqual(count.input_tokens, usage.input_tokens + usage.cache_read_input_tokens)
+        self.assertEqual(count.input_tokens,
+                         usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens)
         beta = self.client.beta.messages.count_tokens(**body, betas=BETAS, thinking={"type": "disabled"})
         self.assertEqual(beta.input_tokens, count.input_tokens)
 
@@ -171,6 +172,19 @@ class AnthropicTest(ClientCase):
         first, second = self.create(**body).usage, self.create(**body).usage
         self.assertGreater(second.cache_read_input_tokens, first.cache_read_input_tokens)
         self.assertEqual(second.input_tokens + second.cache_read_input_tokens, first.input_tokens + first.cache_read_input_tokens)
+
+    def test_cache_control(self):
+        """What a breakpoint keeps is told by its time, and read from the cache by the next request."""
+        system = [{"type": "text", "text": "an owl and a hare " * 20, "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
+        body = {"model": MODEL, "max_tokens": 1, "system": system, "messages": CHAT, "cache_control": {"type": "ephemeral"}}
+        first, second = self.create(**body).usage, self.create(**body).usage
+        self.assertGreater(first.cache_creation.ephemeral_1h_input_tokens, 60)
+        self.assertEqual(first.cache_creation_input_tokens, first.cache_creation.ephemeral_1h_input_tokens +
+                         first.cache_creation.ephemeral_5m_input_tokens)
+        self.assertEqual(second.cache_creation.ephemeral_1h_input_tokens, 0)
+        self.assertGreaterEqual(second.cache_read_input_tokens, first.cache_creation_input_tokens)
+        with self.assertRaises(anthropic.BadRequestError):
+            self.create(**{**body, "cache_control": {"type": "ephemeral", "ttl": "2h"}})
 
     def test_models(self):
         self.assertEqual([m.id for m in self.client.models.list()], [MODEL])

@@ -246,6 +246,43 @@ class OpenAITest(ClientCase):
 
 
 if int(openai.__version__.split(".")[0]) > 1:
+    class OpenAICacheTest(ClientCase):
+        """Breakpoints, as the newest release types them."""
+        flags = ("--prefix-pin-memory", "16m")
+        text = "The bear went to the river with the owl. " * 8
+
+        def setUp(self):
+            self.client = openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0)
+
+        def tearDown(self):
+            self.client.close()
+
+        def test_chats(self):
+            part = {"type": "text", "text": self.text, "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}
+            ask = lambda last: self.client.chat.completions.create(
+                model=MODEL, max_tokens=2, prompt_cache_options={"mode": "explicit", "ttl": "30m"},
+                messages=[{"role": "system", "content": [part]}, {"role": "user", "content": last}]).usage
+            first, second = ask("And then?"), ask("What else?")
+            details = first.prompt_tokens_details
+            self.assertEqual(details.cached_tokens + details.cache_write_tokens, first.prompt_tokens)
+            self.assertTrue(60 < details.pinned_tokens < first.prompt_tokens)
+            self.assertGreaterEqual(second.prompt_tokens_details.cached_tokens, details.pinned_tokens)
+
+        def test_responses(self):
+            part = {"type": "input_text", "text": "So " + self.text, "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}
+            usage = self.client.responses.create(model=MODEL, max_output_tokens=2, input=[
+                {"role": "user", "content": [part, {"type": "input_text", "text": "And then, when the moon came up?"}]}]).usage
+            details = usage.input_tokens_details
+            self.assertGreater(details.cache_write_tokens_details.ttl_12h_tokens, 60)
+            self.assertEqual(details.cache_write_tokens_details.ttl_30m_tokens, 0)
+            self.assertEqual(details.cached_tokens + details.cache_write_tokens, usage.input_tokens)
+
+        def test_refused(self):
+            part = {"type": "text", "text": "a", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "1h"}}
+            with self.assertRaises(openai.BadRequestError) as caught:
+                self.client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": [part]}])
+            self.assertEqual(caught.exception.param, "messages[0].content[0].prompt_cache_breakpoint.ttl")
+
     class OpenAIDecisionsTest(ClientCase):
         def setUp(self):
             self.client = openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0)

@@ -62,7 +62,7 @@ static inline void check(const struct kv_manager *m)
 {
     const struct block_pool_stats p = kv_manager_stats(m).pool;
 
-    assert_int_equal(p.n_free + p.n_held + p.n_cached, p.n_blocks); /* P3 */
+    assert_int_equal(p.n_free + p.n_held + p.n_cached + p.n_pinned, p.n_blocks); /* P3 */
     assert_true(kv_manager_check(m));
 }
 

@@ -315,7 +315,7 @@ static void keeping_can_be_revoked(void **state)
     block_pool_destroy(&p);
 }
 
-/* S4.2: what is pinned is neither given back nor evicted. */
+/* S4.2: a pinned block is not evicted, nor free when its last holder gives it back. */
 static void pinned_blocks_stay(void **state)
 {
     struct block_pool *p = new_pool(3, BLOCK_FIRST_FIT);
@@ -327,22 +327,44 @@ static void pinned_blocks_stay(void **state)
     give(p, 2, IDS(2, 1));
     assert_int_equal(block_pool_pin(p, 1), 0);
     assert_int_equal(block_pool_pin(p, 1), 0);
+    assert_int_equal(block_pool_state(p, 1), BLOCK_PINNED);
     assert_int_equal(block_pool_oldest(p), 2); /* 1 is older, and pinned */
     assert_int_equal(block_pool_keep(p, 1, false), ERR_INVAL);
     assert_int_equal(block_pool_keep(p, 1, true), 0);
     assert_int_equal(block_pool_stats(p).n_pinned, 1);
+    assert_int_equal(block_pool_stats(p).n_cached, 1);
     assert_int_equal(block_pool_unpin(p, 1), 0);
     assert_true(block_pool_is_pinned(p, 1));
+    assert_int_equal(block_pool_ref(p, IDS(1), 1), 0);
+    assert_int_equal(block_pool_stats(p).n_pinned, 0); /* it has a holder */
+    give(p, 1, IDS(1));
+    assert_int_equal(block_pool_state(p, 1), BLOCK_PINNED);
     assert_int_equal(block_pool_unpin(p, 1), 0);
     assert_int_equal(block_pool_unpin(p, 1), ERR_INVAL);
-    assert_int_equal(block_pool_oldest(p), 1);
-
-    assert_int_equal(block_pool_pin(p, 3), 0);
-    assert_int_equal(block_pool_give(p, IDS(3), 1), ERR_INVAL); /* would be the last holder */
-    assert_int_equal(block_pool_ref(p, IDS(3), 1), 0);
-    give(p, 1, IDS(3)); /* the last but one */
-    assert_int_equal(block_pool_unpin(p, 3), 0);
+    assert_int_equal(block_pool_state(p, 1), BLOCK_CACHED);
+    assert_int_equal(block_pool_oldest(p), 2); /* 1 counts as used just now */
     give(p, 1, IDS(3));
+    assert_true(block_pool_check(p));
+    block_pool_destroy(&p);
+}
+
+/* A pinned block that is not kept is free once it has neither holders nor pins. */
+static void pins_outlive_holders(void **state)
+{
+    struct block_pool *p = new_pool(3, BLOCK_FIRST_FIT);
+    (void)state;
+
+    expect_take(p, 3, BLOCK_NONE, IDS(1, 2, 3));
+    assert_int_equal(block_pool_pin(p, 3), 0);
+    give(p, 1, IDS(3));
+    assert_int_equal(block_pool_n_free(p), 0);
+    assert_int_equal(block_pool_unpin(p, 3), 0);
+    assert_int_equal(block_pool_state(p, 3), BLOCK_FREE);
+    assert_int_equal(block_pool_pin(p, 2), 0);
+    assert_int_equal(block_pool_unpin(p, 2), 0); /* while it is held */
+    assert_int_equal(block_pool_state(p, 2), BLOCK_HELD);
+    give(p, 2, IDS(1, 2));
+    assert_int_equal(block_pool_n_free(p), 3);
     assert_true(block_pool_check(p));
     block_pool_destroy(&p);
 }
@@ -407,6 +429,7 @@ int main(void)
         cmocka_unit_test(a_prefix_outlives_its_tail),
         cmocka_unit_test(keeping_can_be_revoked),
         cmocka_unit_test(pinned_blocks_stay),
+        cmocka_unit_test(pins_outlive_holders),
         cmocka_unit_test(large_pools_work),
         cmocka_unit_test(creation_survives_lack_of_memory),
     };

@@ -56,6 +56,19 @@ static void options_are_written(void **state)
     journal_destroy(&j);
 }
 
+static void bounds_of_pins_are_options(void **state)
+{
+    const struct sched_options so = {.max_tenants = 5};
+    const struct kv_manager_options ko = {
+        .pins = {.most_blocks = 8, .tenant_blocks = 6, .n_tenants = 5}};
+    struct journal *j = new_journal(4096);
+    (void)state;
+
+    journal_start(j, &so, &ko, NULL, 0, 0);
+    assert_non_null(strstr(take(j), ",\"pin_most\":8,\"pin_tenant\":6,\"pin_tenants\":5},"));
+    journal_destroy(&j);
+}
+
 static void posts_leave_out_zeros(void **state)
 {
     const struct request_size size = {.n_prompt = 3, .max_tokens = 2};
@@ -87,6 +100,16 @@ static void posts_leave_out_zeros(void **state)
         "\"first_by\":4,\"queue_until\":6,\"leader\":11,\"priority\":1,\"tenant\":2,\"weight\":1,"
         "\"salt\":\"fedcba9876543210\",\"max_tokens\":2,\"min_tokens\":1,\"ignore_eos\":1,"
         "\"score_prompt\":1,\"rows_from\":2,\"stop\":[8,9],\"prompt\":[5,0,123456]}\n");
+    r->n_pins = 2;
+    r->pins[0] = (struct request_pin){1, 300};
+    r->pins[1] = (struct request_pin){3, 400};
+    r->min_tokens = r->n_stop_ids = r->rows_from = 0;
+    r->deadline_us = r->first_by_us = r->queue_until_us = r->prefix_owner = r->tenant = 0;
+    r->ignore_eos = r->score_prompt = false;
+    journal_post(j, r, 1000);
+    assert_string_equal(take(j), "{\"post\":12,\"now\":1000,\"arrival\":990,\"priority\":1,"
+        "\"weight\":1,\"salt\":\"fedcba9876543210\",\"max_tokens\":2,"
+        "\"pins\":[[1,300],[3,400]],\"prompt\":[5,0,123456]}\n");
     request_destroy(&r);
     journal_destroy(&j);
 }
@@ -231,6 +254,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_are_written),
+        cmocka_unit_test(bounds_of_pins_are_options),
         cmocka_unit_test(posts_leave_out_zeros),
         cmocka_unit_test(posts_tell_of_context_shifts),
         cmocka_unit_test(plans_and_commits),

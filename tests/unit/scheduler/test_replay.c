@@ -47,10 +47,12 @@ static struct simulate_options crowded(enum sched_policy policy)
     o.kv = (struct kv_manager_options){.n_blocks = 40, .prefix_cache = true, .n_ram = 24,
         .n_file = 60, .max_sequences = 64, .max_table = 32, .low_percent = 30,
         .critical_percent = 10};
-    if (policy == SCHED_SJF) { /* and layers of which some have a window */
+    if (policy == SCHED_SJF) { /* and layers of which some have a window, and pins */
         o.kv.groups = (struct kv_groups){.n = 3, .n_window = 2, .window = 40};
         o.kv.max_chunk = 96;
-        o.kv.n_blocks = 80;
+        o.kv.n_blocks = 100;
+        o.kv.pins =
+            (struct kv_pin_options){.most_blocks = 20, .tenant_blocks = 12, .n_tenants = 3};
     }
     if (policy == SCHED_ADAPTIVE) /* and recurrent states */
         o.kv.states = (struct kv_state_options){.n_slots = 16, .interval = 2, .n_parts = 2};
@@ -77,6 +79,11 @@ static struct simulate_arrival some_arrival(uint64_t *t, uint32_t i)
         .score_prompt = rnd(10) == 0,
         .rows_from = rnd(2) * rnd(100),
     };
+
+    if (i % 3 == 0) {
+        a.pins[a.n_pins++] = (struct request_pin){(a.n_prompt + 1) / 2, 2000000};
+        a.pins[a.n_pins++] = (struct request_pin){a.n_prompt, 900000};
+    }
 
     if (rnd(8) == 0 && i > 0) { /* the same question again, as of a request with n = 2 */
         const uint64_t at = last.at_us;
@@ -329,6 +336,15 @@ static void what_makes_no_sense_is_told(void **state)
         {"HEAD{\"post\":1,\"now\":50,\"prompt\":[1.5]}", "not a token"},
         {"HEAD{\"post\":1.5,\"now\":50}", "\"post\" is not a whole number"},
         {"HEAD{\"plan\":0,\"now\":50,\"items\":[],\"target\":0,\"costs\":[1]}", "8 or 10 numbers"},
+        {"HEAD{\"post\":1,\"now\":50,\"arrival\":50,\"priority\":1,\"weight\":1,\"salt\":\"0\","
+         "\"pins\":[[2,5]],\"prompt\":[5]}",
+         "\"pins\" is not a whole number from 0 to 1"},
+        {"HEAD{\"post\":1,\"now\":50,\"arrival\":50,\"priority\":1,\"weight\":1,\"salt\":\"0\","
+         "\"pins\":[[2,5],[1,5]],\"prompt\":[5,6]}",
+         "\"pins\" is not in ascending order"},
+        {"HEAD{\"post\":1,\"now\":50,\"arrival\":50,\"priority\":1,\"weight\":1,\"salt\":\"0\","
+         "\"pins\":[[1]],\"prompt\":[5]}",
+         "\"pins\" contains an element that is not a list of 2 numbers"},
         {"HEADPOST{\"stored\":1}", "\"n\" is missing"},
         {"HEADPOST{\"fetched\":1,\"first\":0,\"n\":2,\"last\":2}", "\"last\" is not"},
         {"HEAD{\"plan\":0,\"now\":50}", "\"items\" is not a list"},
@@ -372,6 +388,12 @@ static void absurd_options_are_refused(void **state)
         {"\"window_lanes\":0,\"window\":0", "\"window_lanes\":2,\"window\":9"},
         {"\"low_percent\":30,", "\"low_percent\":300"},
         {"\"prefill_chunk\":96", "\"prefill_chunk\":0"},
+        {"\"critical_percent\":10", "\"critical_percent\":10,\"pin_most\":40,"
+                                    "\"pin_tenant\":1,\"pin_tenants\":3"}, /* all blocks */
+        {"\"critical_percent\":10", "\"critical_percent\":10,\"pin_most\":9,"
+                                    "\"pin_tenant\":10,\"pin_tenants\":3"},
+        {"\"critical_percent\":10", "\"critical_percent\":10,\"pin_most\":9,"
+                                    "\"pin_tenant\":9,\"pin_tenants\":2"}, /* of 3 tenants */
     };
     (void)state;
 

@@ -43,7 +43,8 @@ static struct snapshot *make(void)
     s->seqs[1] = (struct seq_info){.id = 5, .state = SNAPSHOT_PREEMPTED, .swap = SWAP_READING,
                                    .n_preempted = 1};
     s->n_tenants = 1;
-    s->tenants[0] = (struct tenant_info){.tenant = 2, .weight = 4, .n_running = 1, .service = 21};
+    s->tenants[0] = (struct tenant_info){.tenant = 2, .weight = 4, .n_running = 1, .service = 21,
+                                          .n_pins = 2, .n_pinned = 3, .pinned_for_us = 4500};
     s->n_steps = 1;
     s->steps[0] = (struct step_info){.step = 3, .at_us = 1500, .work = {2, 1, 30, 40},
                                      .n_sequences = 2, .n_drafts = 3, .took_us = 900};
@@ -51,11 +52,14 @@ static struct snapshot *make(void)
     s->draft_costs = (struct draft_costs){.is_known = true, .balance_ns = -1500000};
     for (uint32_t n = 1; n <= DRAFT_ROWS; n++)
         s->draft_costs.rows_ns[n] = 1000000;
-    s->kv.pool = (struct block_pool_stats){.n_blocks = 6, .n_free = 1, .n_held = 3, .n_cached = 2};
+    s->kv.pool = (struct block_pool_stats){.n_blocks = 6, .n_free = 1, .n_held = 2, .n_cached = 2,
+                                            .n_pinned = 1};
     s->kv.states = (struct kv_states_stats){
-        {.n_blocks = 9, .n_free = 4, .n_held = 2, .n_cached = 3, .n_evicted = 5}, 4};
+        {.n_blocks = 9, .n_free = 4, .n_held = 2, .n_cached = 2, .n_pinned = 1, .n_evicted = 5}, 4};
     s->kv.swap = (struct swap_stats){.n_copies = 1, .ram_slots = 8, .blocks_in = {3, 4}};
     s->kv.groups = (struct kv_groups){.n = 5, .n_window = 4, .window = 512, .n_layer = 3};
+    s->kv.pins = (struct kv_pin_options){.most_blocks = 9, .tenant_blocks = 5};
+    s->block_bytes = 100;
     s->kinds[0] = (struct kv_kind){.n_groups = 1, .n_held = 2};
     s->kinds[1] = (struct kv_kind){.n_groups = 4, .n_held = 1, .n_cached = 2};
     s->pressure = KV_CRITICAL;
@@ -131,20 +135,22 @@ static void the_cache_to_the_letter(void **state)
     (void)state;
 
     buf_init(&b, 1 << 20);
-    debug_render_kv(s, 16, NULL, false, &b);
+    debug_render_kv(s, &names, 16, NULL, false, &b);
     check(b.data, b.len,
           "{\"object\":\"debug.kv\",\"block_tokens\":16,\"blocks\":{\"total\":6,\"free\":1,"
-          "\"cached\":2,\"held\":3,\"pinned\":0,\"peak_held\":0},\"pressure\":\"critical\","
+          "\"cached\":2,\"held\":2,\"pinned\":1,\"peak_held\":0},\"pressure\":\"critical\","
           "\"lanes\":{\"total\":5,\"layers_per_block\":3,"
           "\"full\":{\"lanes\":1,\"held\":2,\"cached\":0},"
           "\"window\":{\"tokens\":512,\"lanes\":4,\"held\":1,\"cached\":2}},"
           "\"prefix\":{\"indexed_blocks\":0,\"query_tokens\":0,\"hit_tokens\":0,"
           "\"evicted_blocks\":0,\"copied_blocks\":0},"
-          "\"states\":{\"total\":9,\"free\":4,\"cached\":3,\"held\":2,\"snapshots\":4,"
+          "\"states\":{\"total\":9,\"free\":4,\"cached\":2,\"held\":2,\"pinned\":1,\"snapshots\":4,"
           "\"evicted\":5},\"swap\":{\"copies\":1,"
           "\"ram\":{\"slots\":8,\"used\":0,\"blocks_out\":0,\"blocks_in\":3},"
           "\"file\":{\"slots\":0,\"used\":0,\"blocks_out\":0,\"blocks_in\":4},"
-          "\"n_refused\":0,\"n_write_errors\":0,\"n_read_errors\":0},\"store\":null,"
+          "\"n_refused\":0,\"n_write_errors\":0,\"n_read_errors\":0},\"pins\":{\"most_blocks\":9,"
+          "\"tenant_blocks\":5,\"tenants\":[{\"tenant\":2,\"name\":\"al\\\"ice\",\"pins\":2,"
+          "\"blocks\":3,\"bytes\":300,\"ends_in_ms\":4.500}]},\"store\":null,"
           "\"map\":\"fhscHC\"}");
     buf_release(&b);
     snapshot_destroy(&s);
@@ -169,7 +175,7 @@ static void empty_pages_are_json(void **state)
         else if (page == 1)
             debug_render_iterations(s, &b);
         else
-            debug_render_kv(s, 16, NULL, false, &b);
+            debug_render_kv(s, &names, 16, NULL, false, &b);
         assert_int_equal(json_parse(b.data, b.len, &v, &why), 0);
         cJSON_Delete(v);
     }
