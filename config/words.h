@@ -28,7 +28,7 @@
     W(ISA_AVX512, "avx512") W(ISA_AMX, "amx") W(ISA_NEON, "neon") W(ISA_DOTPROD, "dotprod")       \
     W(ISA_I8MM, "i8mm")
 #define WORDS_kv_type(W)                                                                           \
-    W(KV_F16, "f16") W(KV_BF16, "bf16") W(KV_Q8_0, "q8_0") W(KV_Q4_0, "q4_0")
+    W(KV_F16, "f16") W(KV_BF16, "bf16") W(KV_Q8_0, "q8_0") W(KV_Q4_0, "q4_0") W(KV_F32, "f32")
 #define WORDS_placement(W)                                                                         \
     W(PLACEMENT_FIRST_FIT, "first_fit") W(PLACEMENT_BEST_FIT, "best_fit")                          \
     W(PLACEMENT_ROUND_ROBIN, "round_robin")

@@ -17,7 +17,7 @@ static const char *const ISA_NAME[KERN_N_ISA] = {
     "scalar", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm"};
 static const char *const KV_NAME[KERN_N_KV] = {
     [KERN_KV_F16] = "f16", [KERN_KV_BF16] = "bf16", [KERN_KV_Q8_0] = "q8_0",
-    [KERN_KV_Q4_0] = "q4_0"};
+    [KERN_KV_Q4_0] = "q4_0", [KERN_KV_F32] = "f32"};
 
 #ifdef QUIRE_DEBUG
 /* The level of this CPU. In debug builds QUIRE_DEBUG_ISA lowers it, to test what a lesser CPU
@@ -103,11 +103,17 @@ uint32_t kern_kv_group(enum kern_kv kv)
     return kv_has_codes(kv) ? KERN_GROUP : 1;
 }
 
+/* Bytes of a number in a store without codes. */
+static size_t kv_number_bytes(enum kern_kv kv)
+{
+    return kv == KERN_KV_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
 size_t kern_kv_key_bytes(enum kern_kv kv, uint32_t key_dim)
 {
     if (kv_has_codes(kv))
         return (size_t)key_dim / KERN_GROUP * KERN_Q8_0_GROUP;
-    return (size_t)key_dim * KERN_BLOCK * sizeof(uint16_t);
+    return (size_t)key_dim * KERN_BLOCK * kv_number_bytes(kv);
 }
 
 size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t value_dim)
@@ -116,7 +122,7 @@ size_t kern_kv_value_bytes(enum kern_kv kv, uint32_t value_dim)
         return KERN_KV_Q8_CODES + (size_t)value_dim * KERN_BLOCK;
     if (kv == KERN_KV_Q4_0)
         return (size_t)value_dim / KERN_GROUP * (KERN_KV_Q4_SCALES + KERN_KV_Q4_CODES);
-    return (size_t)value_dim * KERN_BLOCK * sizeof(uint16_t);
+    return (size_t)value_dim * KERN_BLOCK * kv_number_bytes(kv);
 }
 
 size_t kern_state_floats(size_t n_row, size_t n_column)

@@ -204,6 +204,7 @@ size_t kern_qrow_bytes(size_t k);
 /* How keys and values are stored. A token's slot in a KV block is t % 16; of one block and head:
  *   F16   keys [key_dim][16 tokens], values [16 tokens][value_dim], f16
  *   BF16  the same in bf16
+ *   F32   the same in f32
  *   Q8_0  keys: per 32 dimensions a group of a Q8_0 panel whose lanes are the tokens (16 f16
  *         scales, then codes u8 = q + 128 as [8 quads][16 tokens][4 dims]); values: 16 f16 scales,
  *         one a token, then codes u8 = q + 128 as [4 token quads][value_dim][4 tokens].
@@ -217,10 +218,11 @@ enum kern_kv {
     KERN_KV_BF16,
     KERN_KV_Q8_0,
     KERN_KV_Q4_0,
+    KERN_KV_F32,
     KERN_N_KV,
 };
 
-/* "f16", "bf16", "q8_0", "q4_0" */
+/* "f16", "bf16", "q8_0", "q4_0", "f32" */
 const char *kern_kv_name(enum kern_kv kv);
 /* Return the number that key_dim and value_dim must be multiples of. */
 uint32_t kern_kv_group(enum kern_kv kv);
@@ -294,6 +296,7 @@ size_t kern_attn_scratch(uint32_t n_row, uint32_t n_head, uint32_t key_dim, uint
  *             out = (g * s(1.702 * g)) * (u + 1)
  *   SIGMOID   f(x) = s(x)
  *   RELU_SQR  f(x) = x * x where x > 0, else 0
+ *   RELU      f(x) = x where x > 0, else 0
  *   LINEAR    f(x) = x: a plain product */
 enum kern_act {
     KERN_ACT_SILU = 0,
@@ -302,6 +305,7 @@ enum kern_act {
     KERN_ACT_SWIGLU_CLAMPED,
     KERN_ACT_SIGMOID,
     KERN_ACT_RELU_SQR,
+    KERN_ACT_RELU,
     KERN_ACT_LINEAR,
     KERN_N_ACT,
 };

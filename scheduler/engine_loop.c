@@ -553,6 +553,7 @@ static void compute(struct engine_loop *l, const struct plan *plan)
     plan_batch_build(l->batch, plan);
     memset(l->n_accepted, 0, plan->n_items * sizeof(*l->n_accepted));
     runner_step(l->opt.runner, l->batch);
+    plan_batch_settle(plan);
     n_events = l->batch->n_outputs;
     for (uint32_t i = 0; i < plan->n_items; i++)
         n_events += reports(&plan->items[i]);

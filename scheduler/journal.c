@@ -287,6 +287,7 @@ void journal_post(struct journal *j, const struct request *r, uint64_t now_us)
                 r->min_tokens > r->n_resumed ? r->min_tokens - r->n_resumed : 0);
     put_nonzero(j, "ignore_eos", r->ignore_eos);
     put_nonzero(j, "score_prompt", request_wants_rows(r));
+    put_nonzero(j, "rows_from", r->rows_from);
     put_nonzero(j, "asks_store", r->asks_store);
     if (r->n_stop_ids > 0)
         put_tokens(j, "stop", r->stop_ids, r->n_stop_ids);

@@ -71,11 +71,31 @@ static void add_pool(struct batch *b, const struct plan_item *item, uint32_t row
     if (r->pooling == POOLING_ALL) {
         p->sum += (size_t)from * r->n_pooled;
         p->next = r->n_pooled;
+        p->token_head = r->token_head;
+        b->has_token_heads = b->has_token_heads || r->token_head != 0;
     } else if (to == r->n_prompt || r->pooling == POOLING_FIRST) { /* the pooled vector is complete
                                                                     * then */
         p->labels = r->labels;
         p->scale = r->pooling == POOLING_MEAN ? 1.0f / (float)r->n_prompt : 1.0f;
         b->has_labels = b->has_labels || r->labels != NULL;
+    }
+}
+
+/* Add the item's rows that are marked and were not computed before a preemption. */
+static void add_marks(struct batch *b, const struct plan_item *item, uint32_t row0)
+{
+    const struct marks *m = &item->request->marks;
+    const uint32_t from = item->first > item->score_from ? item->first : item->score_from;
+
+    for (uint32_t i = 0; i < m->n; i++) {
+        const uint32_t pos = m->at[i].pos;
+        struct batch_pool *p;
+
+        if (pos < from || pos >= item->first + item->n)
+            continue;
+        p = batch_add_pool(b, row0 + pos - item->first, 1, NULL);
+        p->labels = m->outs + (size_t)i * m->n_out;
+        b->has_labels = true;
     }
 }
 
@@ -86,6 +106,7 @@ static void add_batch_item(struct batch *b, const struct plan_item *item, uint32
     struct batch_span *span = &b->spans[b->n_spans - 1];
 
     span->second_at = item->request->second_at;
+    span->question = item->request->marks.question;
     span->state = item->state;
     span->slot = item->slot;
     span->owner = item->request->id;
@@ -95,6 +116,7 @@ static void add_batch_item(struct batch *b, const struct plan_item *item, uint32
     if (item->request->score_prompt)
         add_scores(b, item, i, row0);
     add_pool(b, item, row0);
+    add_marks(b, item, row0);
     for (uint32_t k = 0; item->wants_token && k <= item->n_drafts; k++)
         add_sample(b, item, i, row0 + item->n - item->n_drafts - 1, k);
 }
@@ -121,4 +143,15 @@ void plan_batch_build(struct batch *b, const struct plan *plan)
     batch_clear(b);
     for (uint32_t i = 0; i < plan->n_items; i++)
         add_items_like(b, plan, i);
+}
+
+void plan_batch_settle(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_items; i++) {
+        const struct plan_item *item = &plan->items[i];
+        const struct request *r = item->request;
+
+        if (r->marks.n > 0 && item->first < r->n_prompt && item->first + item->n >= r->n_prompt)
+            marks_settle(&r->marks);
+    }
 }

@@ -15,4 +15,7 @@ struct plan;
  * for as many rows, sequences and outputs as the plan may have. */
 void plan_batch_build(struct batch *b, const struct plan *plan);
 
+/* The batch is computed: settle the marks of requests whose last prompt row it had. */
+void plan_batch_settle(const struct plan *plan);
+
 #endif

@@ -138,7 +138,7 @@ static bool takes_more(struct prefix_fetch *f)
 
 static bool is_worth_asking(struct prefix_fetch *f, const struct request *r)
 {
-    return !r->is_dry_run && r->prefix_owner == 0 && !request_wants_rows(r) &&
+    return !r->is_dry_run && r->prefix_owner == 0 && !request_needs_rows(r) &&
            r->n_prompt / BLOCK_TOKENS >= f->opt.record_blocks &&
            prefix_fetch_count(f, STORE_UP) != 0 && takes_more(f);
 }

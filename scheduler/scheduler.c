@@ -369,7 +369,7 @@ static struct seq *find_prefix_owner(const struct sched *s, const struct request
 {
     struct seq *prefix_owner = r->prefix_owner != 0 ? seq_set_find(&s->set, r->prefix_owner) : NULL;
 
-    if (prefix_owner == NULL || request_wants_rows(r) ||
+    if (prefix_owner == NULL || request_needs_rows(r) ||
         prefix_owner->n_discarded > 0 || prefix_owner->n_peak >= prefix_owner->request->n_prompt)
         return NULL;
     return prefix_owner;

@@ -42,15 +42,15 @@ static uint64_t blocks_owed(const struct sched *s, bool all)
 }
 
 /* Return how many of its leading tokens a sequence may take from the cache: of a prompt that is
- * scored only the tokens that were scored already. */
+ * scored only the tokens that were scored already, or need no score. */
 static uint32_t reusable(const struct sched *s, const struct seq *seq)
 {
     const struct request *r = seq->request;
 
     if (s->opt.whole_prompts)
         return 0;
-    if (request_wants_rows(r) && seq->n_scored + 1 < r->n_prompt)
-        return seq->n_scored;
+    if (request_needs_rows(r) && seq->n_scored + 1 < r->n_prompt)
+        return seq->n_scored > request_may_reuse(r) ? seq->n_scored : request_may_reuse(r);
     return seq->n_known - 1;
 }
 
@@ -66,7 +66,7 @@ static const struct seq *fork_parent(const struct sched *s, const struct seq *se
     if (prefix_owner == NULL || prefix_owner->state != SEQ_RUNNING ||
         prefix_owner->n_discarded > 0 ||
         prefix_owner->n_done < sched_awaited_by_choice(s, r) ||
-        request_wants_rows(r) || s->opt.whole_prompts ||
+        request_needs_rows(r) || s->opt.whole_prompts ||
         !kv_manager_can_fork(s->kv, &prefix_owner->kv, r->n_prompt - 1))
         return NULL;
     assert(prefix_owner->request->n_prompt == r->n_prompt &&
@@ -334,11 +334,11 @@ void sched_read_ahead(struct sched *s, const struct seq *next)
 
 #define MIN_AWAITED 4 /* least number of shared blocks that a sequence waits for */
 
-/* Number of whole blocks that two prompts have in common: their chained hashes are equal up to
- * there. */
+/* Number of whole blocks that two prompts have in common, and `a` may take from the cache: their
+ * chained hashes are equal up to there. */
 static uint32_t n_common(const struct request *a, const struct request *b, uint32_t from)
 {
-    const uint32_t most = (a->n_prompt - 1) / BLOCK_TOKENS;
+    const uint32_t most = request_may_reuse(a) / BLOCK_TOKENS;
     uint32_t n = from;
 
     while (n < most && n < b->key.n_hashed &&

@@ -21,7 +21,7 @@ struct event_probe sched_probe(const struct sched *s, struct request *r)
 
     kv_key_extend(&r->key, r->n_prompt);
     if (!s->opt.whole_prompts && !request_wants_rows(r))
-        probe.n_cached = kv_manager_match(s->kv, &r->key, r->n_prompt - 1).n_tokens;
+        probe.n_cached = kv_manager_match(s->kv, &r->key, request_may_reuse(r)).n_tokens;
     probe.n_blocks = kv_manager_needed(s->kv, r->max_known);
     probe.n_ahead = rank;
     for (uint32_t i = 0; i < s->n_tenants; i++) /* tenants are served in turn */

@@ -33,7 +33,7 @@ bool sched_hold_for_store(struct sched *s, struct seq *seq)
     const struct request *r = seq->request;
     const uint32_t each = s->opt.store_blocks;
 
-    if (each == 0 || !r->asks_store || request_wants_rows(r))
+    if (each == 0 || !r->asks_store || request_needs_rows(r))
         return false;
     if (kv_manager_match(s->kv, &r->key, r->n_prompt - 1).n_blocks + each >
         r->n_prompt / BLOCK_TOKENS) {

@@ -63,9 +63,9 @@ static void on_debug(void *ud, struct http_call *call)
         debug_ask(&h->debug, call, *page);
 }
 
-/* Apply Ollama's `keep_alive`, the time for which the model stays after this request: only to
- * models that requests load, and only from clients who may unload one. Without it the setting
- * idle_unload applies. */
+/* Apply Ollama's `keep_alive`, the time for which the model stays after this request, which its
+ * server takes with /v1/systemone, too: only to models that requests load, and only from clients
+ * who may unload one. Without it the setting idle_unload applies. */
 static void take_keep_alive(struct server *s, struct served_model *h, struct http_call *call,
                             enum params_form form, const struct body_scan *scan)
 {
@@ -73,7 +73,7 @@ static void take_keep_alive(struct server *s, struct served_model *h, struct htt
 
     if (h->model.load != SERVER_LOAD_DEMAND || !auth_is_operator(&s->auth, call))
         return;
-    if ((form & PARAMS_OLLAMA) == 0 || scan->keep_alive == NULL ||
+    if ((form & (PARAMS_OLLAMA | PARAMS_SYSTEMONE)) == 0 || scan->keep_alive == NULL ||
         !keep_alive_read(scan->keep_alive, scan->n_keep_alive, &us))
         us = h->model.idle_unload_us;
     h->life.idle_us = us;
@@ -503,7 +503,10 @@ static void on_metrics(void *ud, struct http_call *call)
     on_batches, &(const enum batch_page_kind){BATCH_PAGE_##page}, BATCH_PAGE_MAX_BODY
 #define WORK(format) on_work_route, &wire_##format, 0
 #define ERRORS(flags)                                                                              \
-    ((flags)&AUTH_ANTHROPIC ? anthropic_messages_error : (flags)&AUTH_OLLAMA ? ollama_error : NULL)
+    ((flags)&AUTH_ANTHROPIC ? anthropic_messages_error                                             \
+     : (flags)&AUTH_OLLAMA  ? ollama_error                                                         \
+     : (flags)&AUTH_COHERE  ? cohere_error                                                         \
+                            : NULL)
 #define ID_HEADER(flags) ((flags) & (AUTH_ANTHROPIC | AUTH_BY_VERSION) ? "Request-Id" : NULL)
 #define TYPE(flags) ((flags) & (AUTH_OLLAMA | AUTH_UPLOAD)) != 0
 #define BODY(flags) TYPE(flags), ((flags)&AUTH_UPLOAD) != 0 ? on_upload_piece : NULL

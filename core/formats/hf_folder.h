@@ -37,6 +37,13 @@ struct hf_vector {
     float v[HF_MAX_HEAD];
 };
 
+/* A head whose tensors are in a safetensors file of their own, as `weight` and `bias`, also behind
+ * the prefix `theirs` ("linear."). In GGUF files they are called OURS.weight and OURS.bias. */
+#define HF_MAX_HEADS 3
+struct hf_head_file {
+    const char *file, *theirs, *ours;
+};
+
 struct hf_folder {
     const char *path;
     const char *forced_pre; /* the setting tokenizer_pre, or "" */
@@ -51,6 +58,8 @@ struct hf_folder {
     double rope_base;
     uint32_t n_skipped; /* positions before the first: FIT_BEHIND_PAD */
     bool is_tied;       /* the embedding is the output matrix too */
+    struct hf_head_file heads[HF_MAX_HEADS];
+    uint32_t n_heads;
     bool is_parallel;   /* StableLM: no norm before a layer's second branch */
     struct hf_vector vectors[HF_MAX_VECTORS];
     uint32_t n_vectors;

@@ -180,7 +180,9 @@ static bool is_side_file(const char *path)
                                         "chat_template.json",
                                         "modules.json",
                                         "sentence_bert_config.json",
-                                        "config_sentence_transformers.json"};
+                                        "config_sentence_transformers.json",
+                                        "sparse_linear.safetensors", /* heads of bge-m3 */
+                                        "colbert_linear.safetensors"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(path, names[i]) == 0)

@@ -125,6 +125,9 @@ struct model_shape load_shape_of_layer(const struct load *l, uint32_t i);
 int load_weights(struct load *l);
 void load_weights_release(struct load *l);
 
+/* Read what a model says that was trained for decisions. */
+int load_decision(struct load *l);
+
 /* Read the names of the classifier's labels, classifier.output_labels; n_labels is known. */
 int load_labels(struct load *l);
 

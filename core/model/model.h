@@ -34,6 +34,7 @@ struct ffn {
     struct matrix gate, up; /* [n_ff][n_embd] */
     struct matrix down;     /* [n_embd][n_ff] */
     const float *gate_bias, *up_bias, *down_bias; /* [n_each][n_out] or NULL */
+    bool has_relu; /* its activation is max(x, 0), not the shape's */
 };
 
 #define MODEL_NO_ROPE UINT32_MAX
@@ -145,6 +146,16 @@ enum head_kind {
     HEAD_LAST,      /* from a decoder's last state x: out * tanh(dense * x) */
 };
 
+/* The nets that read each token's state x by itself, after the last norm. */
+enum token_head {
+    TOKEN_HEAD_NONE = 0,
+    TOKEN_HEAD_LABELS, /* scores of the token's labels: out * x, or out * norm(gelu(dense * x)) */
+    TOKEN_HEAD_VECTOR, /* a vector of late interaction, whose length is not used: out * x */
+    TOKEN_HEAD_WEIGHT, /* the token's lexical weight, max(0, out * x), of which the engine computes
+                        * out * x */
+    TOKEN_HEAD_COUNT,
+};
+
 /* How the outputs of a router become weights of the chosen experts. */
 enum expert_gate {
     EXPERT_SOFTMAX = 0,
@@ -184,9 +195,14 @@ struct model_shape {
                                                    * of n_expert / n_expert_group neighbours; 0:
                                                    * there are no groups */
     uint32_t pooling_type; /* pooling of embeddings, as the file numbers it: 1 mean, 2 first, 3
-                            * last, 4 for a classifier */
+                            * last, 4 for a classifier, 5 for a classifier of tokens */
     uint32_t n_labels;     /* labels of the classifier; 0: there is none */
+    uint32_t n_token_out[TOKEN_HEAD_COUNT]; /* outputs of each token head; 0: there is none. The
+                                             * labels of tokens are also n_labels, and a model with
+                                             * them has no classifier of texts */
+    bool skips_bos;        /* a text's vectors of tokens leave out that of BOS, as bge-m3's */
     enum head_kind head_kind;
+    uint32_t n_head_layers; /* last layers that belong to a head for decisions; 0: there are none */
     uint32_t n_wide;       /* widest output of the projections; 0: there are none */
     uint32_t n_token_types; /* an encoder's token types: 1, or 2 and more, of which the second is a
                              * second text's */
@@ -226,6 +242,7 @@ struct model_mtp {
 };
 
 #define MODEL_N_ROPE 2
+#define MODEL_N_QUESTION 3 /* kinds of questions: a choice, a score, yes or no */
 #define MODEL_N_PROJECTION 2
 
 struct rope_table {
@@ -239,10 +256,29 @@ struct model_head {
     struct norm norm;
     struct matrix out;
     const float *out_bias;
+    /* with n_head_layers: the head begins with output_norm of x and the kind of question */
+    const float *questions; /* [MODEL_N_QUESTION][n_embd] added to x, by the kind of question */
+    struct norm state_norm; /* over x behind the head's layers, instead of output_norm */
+};
+
+#define MODEL_MAX_TEMPERATURES 24
+
+struct model_temperature { /* by which the scores of some questions' options are divided */
+    char name[24]; /* a kind of question ("choice"), or a kind and a range ("choice.3_5") */
+    float value;
+};
+
+/* What the file says if the model was trained for decisions. */
+struct model_decision {
+    char type[32]; /* its family, as the file names it ("kev"); "": it was not trained for them */
+    struct model_temperature temperatures[MODEL_MAX_TEMPERATURES];
+    uint32_t n_temperatures;
+    uint32_t max_head_tokens; /* a question and its options are cut to so many tokens; 0: not */
 };
 
 struct model {
     struct model_shape shape;
+    struct model_decision decision;
     char arch[32];
     char name[128]; /* general.name, or the file's base name without .gguf */
     char ftype[32]; /* the most common matrix type by bytes: "Q8_0" */
@@ -265,6 +301,7 @@ struct model {
     struct matrix output;              /* has embed's panels when tied; an encoder has none */
     const float *output_bias;          /* [n_vocab] or NULL */
     struct model_head head;            /* with n_labels */
+    struct model_head token_heads[TOKEN_HEAD_COUNT]; /* with n_token_out */
     struct matrix projections[MODEL_N_PROJECTION]; /* dense layers for pooled vectors, applied in
                                                     * this order; the last has n_embd outputs; each
                                                     * may be missing */

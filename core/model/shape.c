@@ -106,6 +106,9 @@ static int read_layers(struct load *l)
     if (rc == 0)
         rc = key_u32(l, "nextn_predict_layers", KEY_OPTIONAL, 0, s->n_layer - 1, &l->n_nextn);
     s->n_layer -= rc == 0 ? l->n_nextn : 0;
+    if (rc == 0 && (l->traits->flags & TRAIT_DECIDES) != 0)
+        rc = key_u32(l, "decision.block_count", KEY_OPTIONAL, 0, s->n_layer - 1,
+                     &s->n_head_layers);
     l->m->has_mtp = rc == 0 && load_has_mtp(l);
     return rc;
 }
@@ -122,7 +125,7 @@ static int read_shape_sizes(struct load *l)
                      (l->traits->flags & TRAIT_LEARNED_POS) != 0 ? MAX_CTX : UINT32_MAX,
                      &s->n_ctx_train);
     if (rc == 0)
-        rc = key_u32(l, "pooling_type", KEY_OPTIONAL, 0, 4, &s->pooling_type);
+        rc = key_u32(l, "pooling_type", KEY_OPTIONAL, 0, 5, &s->pooling_type);
     return rc;
 }
 
@@ -468,5 +471,7 @@ int load_shape(struct load *l, uint32_t n_ctx)
         rc = load_temperature(l);
     if (rc == 0)
         rc = load_ones(l);
+    if (rc == 0)
+        rc = load_decision(l);
     return rc == 0 && (l->traits->flags & TRAIT_ALIBI) != 0 ? load_alibi(l) : rc;
 }

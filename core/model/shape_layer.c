@@ -106,6 +106,7 @@ int load_layer_shape(struct load *l, uint32_t i)
         return rc;
     to->has_attention = parts.has_attention;
     to->has_ffn = parts.has_ffn;
+    to->ffn.has_relu = i >= s->n_layer - s->n_head_layers && i < s->n_layer;
     to->recurrent = parts.is_recurrent ? s->recurrent.kind : RECURRENT_NONE;
     to->key_dim = is_local && s->window_dim > 0 ? s->window_dim : s->key_dim;
     to->value_dim = is_local && s->window_dim > 0 ? s->window_dim : s->value_dim;

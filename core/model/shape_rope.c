@@ -273,6 +273,11 @@ int load_alibi(struct load *l)
 /* ---- layer by layer ---- */
 
 /* Set *yes to true if layer i has a window, by the file's own pattern or by the family's period. */
+static bool is_in_head(const struct model_shape *s, uint32_t i)
+{
+    return i >= s->n_layer - s->n_head_layers && i < s->n_layer;
+}
+
 int load_has_window(struct load *l, uint32_t i, bool *yes)
 {
     const bool is_full_first = (l->traits->flags & TRAIT_FULL_FIRST) != 0;
@@ -282,7 +287,7 @@ int load_has_window(struct load *l, uint32_t i, bool *yes)
     int rc;
 
     *yes = false;
-    if (l->m->shape.window == 0)
+    if (l->m->shape.window == 0 || is_in_head(&l->m->shape, i))
         return 0;
     key_name(l, "attention.sliding_window_pattern", key);
     kv = gguf_find(l->g, key);
@@ -330,7 +335,7 @@ int load_layer_rope(struct load *l, uint32_t i)
 
     set_window(s, to, is_local);
     to->rope = is_local && (t->flags & TRAIT_WINDOW_ROPE) != 0 ? 1 : 0;
-    if (s->n_rot == 0 || l->ropes[0].n_ctx == 0 ||
+    if (s->n_rot == 0 || l->ropes[0].n_ctx == 0 || is_in_head(s, i) ||
         (t->no_rope_period > 0 && (i + 1) % t->no_rope_period == 0) ||
         is_unturned(l, is_local))
         to->rope = MODEL_NO_ROPE;

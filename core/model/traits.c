@@ -56,6 +56,8 @@
 #define QWEN_NEXT                                                                                  \
     (BIT(ATTN_NORM) | BIT(ATTN_POST_NORM_AS_FFN) | ATTENTION | QK_NORM | GATED_FFN)
 
+/* A layer of a head for decisions. */
+#define DECIDER (GPT | QKV_BIAS | BIT(ATTN_OUT_BIAS) | BIT(UP_BIAS) | BIT(DOWN_BIAS))
 #define NEMOTRON_H (BIT(ATTN_NORM) | ATTENTION | PLAIN_FFN)
 
 /* Rows that name no kind of norm have RMS norms, rows without an activation silu. */
@@ -351,7 +353,8 @@ static const struct traits table[] = {
      .required = LLAMA,
      .optional = BIT(ATTN_NORM_BIAS) | BIT(FFN_NORM_BIAS),
      .flags = TRAIT_NEOX | TRAIT_ENCODER | TRAIT_EMBED_NORM | TRAIT_OUT_NORM | TRAIT_WINDOW_ROPE |
-              TRAIT_FULL_FIRST | TRAIT_BARE_FIRST | TRAIT_ACT_KEY | TRAIT_MEAN_HEAD,
+              TRAIT_FULL_FIRST | TRAIT_BARE_FIRST | TRAIT_ACT_KEY | TRAIT_MEAN_HEAD |
+              TRAIT_DECIDES,
      .norm = NORM_LAYER,
      .act = KERN_ACT_GELU_ERF,
      .window_base = 10000.0f,
@@ -526,6 +529,8 @@ struct traits_tensors traits_tensors(const struct traits *t, const struct model_
 {
     struct traits_tensors set = {t->required, t->optional | BIASES};
 
+    if (i >= s->n_layer - s->n_head_layers && i < s->n_layer)
+        return (struct traits_tensors){.required = DECIDER};
     if (i == 0 && (t->flags & TRAIT_BARE_FIRST) != 0) {
         set.required &= ~BIT(ATTN_NORM);
         set.optional |= BIT(ATTN_NORM);

@@ -180,6 +180,8 @@ enum trait_flag {
     TRAIT_ALIBI = 1 << 23,         /* scores fall with the distance of tokens (ALiBi); no rope */
     TRAIT_SINGLE_HEAD = 1 << 24,   /* a classifier may have cls alone, without cls.output */
     TRAIT_OUT_NORM_AS_EMBED = 1 << 26, /* the last norm has the name of the embedding's */
+    TRAIT_DECIDES = 1 << 28,       /* the last decision.block_count layers may be a head for
+                                    * decisions */
     TRAIT_MTP = 1 << 27,           /* a layer after the last one, if any, guesses tokens (struct
                                     * model_mtp), and has the tensors of the last layers */
 };

@@ -14,10 +14,31 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define MAX_LABELS 65536
+#define MAX_ROWS 65536 /* outputs of a head */
 #define MAX_TOKEN_TYPES 16
 #define MAX_WIDE (1u << 17)
-#define POOLING_TYPE_RANK 4 /* pooling type of rerankers in files */
+#define POOLING_TYPE_RANK 4   /* pooling type of rerankers in files */
+#define POOLING_TYPE_TOKENS 5 /* and of classifiers of tokens */
+
+/* Add what a head for decisions adds to its input, by the kind of question. */
+static int add_questions(struct load *l, const struct gguf_tensor *t)
+{
+    const struct extent want = {l->m->shape.n_embd, MODEL_N_QUESTION, 1};
+
+    if (t == NULL)
+        return load_fail(l, ERR_FORMAT,
+                         "tensor 'token_types.weight' is missing, but the key "
+                         "'%s.decision.block_count' says that the model has a head for decisions",
+                         l->traits->arch);
+    if (!tensor_has_extent(t, want))
+        return tensor_fail_extent(l, "token_types.weight", t, want);
+    l->used[t - gguf_tensor_at(l->g, 0)] = true;
+    return weights_add_vector_job(
+        l, (struct vector_job){.src = t,
+                               .dst = &l->m->head.questions,
+                               .n = l->m->shape.n_embd * MODEL_N_QUESTION,
+                               .n_rows = 1});
+}
 
 /* Add the embeddings of token types: the first type's and, for a second text, the second's. */
 static int add_token_type(struct load *l)
@@ -25,6 +46,8 @@ static int add_token_type(struct load *l)
     const uint32_t n = l->m->shape.n_embd;
     const struct gguf_tensor *t = gguf_tensor_find(l->g, "token_types.weight");
 
+    if (l->m->shape.n_head_layers > 0)
+        return add_questions(l, t);
     if (t == NULL)
         return 0;
     if (!tensor_has_extent(t, (struct extent){n, t->dims[1], 1}) || t->dims[1] > MAX_TOKEN_TYPES)
@@ -108,6 +131,67 @@ static int add_projections(struct load *l)
     return 0;
 }
 
+/* Add the last matrix, NAME.weight, which has *n rows, and its bias. */
+static int add_out(struct load *l, const char *name, const struct gguf_tensor *t,
+                   struct model_head *h, uint32_t *n)
+{
+    char weight[GGUF_MAX_NAME], bias[GGUF_MAX_NAME];
+    int rc;
+
+    snprintf(weight, sizeof(weight), "%s.weight", name);
+    snprintf(bias, sizeof(bias), "%s.bias", name);
+    if (t->dims[1] > MAX_ROWS)
+        return load_fail(l, ERR_UNSUPPORTED, "tensor '%s': has more than %d rows", weight,
+                         MAX_ROWS);
+    *n = (uint32_t)t->dims[1];
+    rc = weights_add_matrix(l, weight, TENSOR_REQUIRED, l->m->shape.n_embd, *n, &h->out);
+    return rc == 0 ? weights_add_vector(l, bias, TENSOR_OPTIONAL, *n, &h->out_bias) : rc;
+}
+
+/* Add the head of that name; one of each kind may be there. */
+static int add_token_head(struct load *l, enum token_head kind, const char *name,
+                          const struct gguf_tensor *t)
+{
+    uint32_t *n = &l->m->shape.n_token_out[kind];
+
+    if (*n > 0)
+        return load_fail(l, ERR_FORMAT, "tensor '%s.weight': the file has another head of its kind",
+                         name);
+    if (kind == TOKEN_HEAD_WEIGHT && t->dims[1] != 1)
+        return load_fail(l, ERR_FORMAT,
+                         "tensor '%s.weight': has %" PRIu64
+                         " rows, but a token has 1 lexical weight",
+                         name, t->dims[1]);
+    return add_out(l, name, t, &l->m->token_heads[kind], n);
+}
+
+/* Add the heads that are marked by their names alone. A dense layer of an architecture without
+ * layers after the pooling reads tokens. */
+static int add_token_heads(struct load *l)
+{
+    static const struct {
+        enum token_head kind;
+        const char *name;
+        bool skips_bos;
+    } heads[] = {{TOKEN_HEAD_VECTOR, "dense_2", false},
+                 {TOKEN_HEAD_VECTOR, "colbert_linear", true},
+                 {TOKEN_HEAD_WEIGHT, "sparse_linear", false}};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof(heads) / sizeof(heads[0]); i++) {
+        char weight[GGUF_MAX_NAME];
+        const struct gguf_tensor *t;
+
+        snprintf(weight, sizeof(weight), "%s.weight", heads[i].name);
+        t = gguf_tensor_find(l->g, weight);
+        if (t == NULL)
+            continue;
+        l->m->shape.skips_bos = l->m->shape.skips_bos || heads[i].skips_bos;
+        rc = add_token_head(l, heads[i].kind, heads[i].name, t);
+    }
+    return rc;
+}
+
 static int add_encoder(struct load *l)
 {
     struct model *m = l->m;
@@ -117,63 +201,93 @@ static int add_encoder(struct load *l)
         rc = add_norm(l, "token_embd_norm", &m->embed_norm);
     if (rc == 0 && (l->traits->flags & TRAIT_OUT_NORM) != 0)
         rc = add_norm(l, "output_norm", &m->output_norm);
-    if (rc == 0 && (l->traits->flags & TRAIT_PROJECTED) != 0)
-        rc = add_projections(l);
+    if (rc == 0)
+        rc = (l->traits->flags & TRAIT_PROJECTED) != 0 ? add_projections(l) : add_token_heads(l);
     return rc;
 }
 
 /* Add the part before the last matrix of a classifier. */
-static int add_dense(struct load *l)
+static int add_dense(struct load *l, struct model_head *h)
 {
-    struct model_head *h = &l->m->head;
     const uint32_t n = l->m->shape.n_embd;
     int rc = weights_add_matrix(l, "cls.weight", TENSOR_OPTIONAL, n, n, &h->dense);
 
     if (rc < 0 || !matrix_exists(&h->dense))
         return rc;
     rc = weights_add_vector(l, "cls.bias", TENSOR_OPTIONAL, n, &h->dense_bias);
+    if (rc == 0 && l->m->shape.n_head_layers > 0)
+        return add_norm(l, "cls.norm", &h->state_norm);
     return rc == 0 && l->m->shape.head_kind == HEAD_MEAN ? add_norm(l, "cls.norm", &h->norm) : rc;
 }
 
-/* Add the last matrix, NAME.weight, which has a row for each label. */
+/* The head of a model that was trained for decisions has as many outputs as its file says. */
+static int check_head_width(struct load *l, const char *name)
+{
+    uint32_t said = l->m->shape.n_labels;
+    const int rc = l->m->decision.type[0] == '\0'
+                       ? 0
+                       : key_u32(l, "embedding_length_out", KEY_OPTIONAL, 1, MAX_ROWS, &said);
+
+    if (rc == 0 && said != l->m->shape.n_labels)
+        return load_fail(l, ERR_FORMAT,
+                         "tensor '%s.weight': has %u outputs, but the key "
+                         "'%s.embedding_length_out' says %u",
+                         name, l->m->shape.n_labels, l->traits->arch, said);
+    return rc;
+}
+
+/* Add the last matrix of a classifier, which has a row for each label. */
 static int add_labels(struct load *l, const char *name, const struct gguf_tensor *t)
 {
-    struct model_head *h = &l->m->head;
-    char weight[GGUF_MAX_NAME], bias[GGUF_MAX_NAME];
-    int rc;
+    int rc = add_out(l, name, t, &l->m->head, &l->m->shape.n_labels);
 
-    snprintf(weight, sizeof(weight), "%s.weight", name);
-    snprintf(bias, sizeof(bias), "%s.bias", name);
-    if (t->dims[1] > MAX_LABELS)
-        return load_fail(l, ERR_UNSUPPORTED, "tensor '%s': has more than %d labels", weight,
-                         MAX_LABELS);
-    l->m->shape.n_labels = (uint32_t)t->dims[1];
-    rc = weights_add_matrix(l, weight, TENSOR_REQUIRED, l->m->shape.n_embd, l->m->shape.n_labels,
-                            &h->out);
     if (rc == 0)
-        rc = weights_add_vector(l, bias, TENSOR_OPTIONAL, l->m->shape.n_labels, &h->out_bias);
+        rc = check_head_width(l, name);
     return rc == 0 ? load_labels(l) : rc;
 }
 
-/* Add the classifier of a model that ranks or labels texts. */
+/* Add the classifier of tokens. The part before its last matrix is ModernBERT's; others that have
+ * a part there activate it in another way. */
+static int add_token_labels(struct load *l, const struct gguf_tensor *t)
+{
+    struct model_shape *s = &l->m->shape;
+    struct model_head *h = &l->m->token_heads[TOKEN_HEAD_LABELS];
+    int rc = s->head_kind == HEAD_MEAN ? add_dense(l, h) : 0;
+
+    if (rc == 0)
+        rc = add_out(l, "cls.output", t, h, &s->n_token_out[TOKEN_HEAD_LABELS]);
+    s->n_labels = s->n_token_out[TOKEN_HEAD_LABELS];
+    return rc == 0 ? load_labels(l) : rc;
+}
+
 static int add_head(struct load *l)
 {
     const struct gguf_tensor *t = gguf_tensor_find(l->g, "cls.output.weight");
+    const bool is_of_tokens = l->m->shape.pooling_type == POOLING_TYPE_TOKENS;
     int rc;
 
-    if (t == NULL && (l->traits->flags & TRAIT_SINGLE_HEAD) != 0 &&
+    if (t == NULL && !is_of_tokens && (l->traits->flags & TRAIT_SINGLE_HEAD) != 0 &&
         (t = gguf_tensor_find(l->g, "cls.weight")) != NULL) {
         l->m->shape.head_kind = HEAD_SINGLE;
         return add_labels(l, "cls", t);
     }
-    if (t == NULL && l->m->shape.pooling_type != POOLING_TYPE_RANK)
+    if (t == NULL && !is_of_tokens && l->m->shape.pooling_type != POOLING_TYPE_RANK &&
+        l->m->shape.n_head_layers == 0)
         return 0;
+    if (l->m->shape.n_head_layers > 0 && gguf_tensor_find(l->g, "cls.weight") == NULL)
+        return load_fail(l, ERR_FORMAT, "tensor 'cls.weight' of the head for decisions is missing");
     if (t == NULL)
         return load_fail(l, ERR_FORMAT,
-                         "tensor 'cls.output.weight' is missing, but the key '%s.pooling_type' "
-                         "says that the model ranks texts",
-                         l->traits->arch);
-    rc = add_dense(l);
+                         "tensor 'cls.output.weight' is missing, but the key '%s.%s' says that the "
+                         "model %s",
+                         l->traits->arch,
+                         l->m->shape.n_head_layers > 0 ? "decision.block_count" : "pooling_type",
+                         l->m->shape.n_head_layers > 0 ? "has a head for decisions"
+                         : is_of_tokens                ? "labels tokens"
+                                                       : "ranks texts");
+    if (is_of_tokens)
+        return add_token_labels(l, t);
+    rc = add_dense(l, &l->m->head);
     return rc == 0 ? add_labels(l, "cls.output", t) : rc;
 }
 

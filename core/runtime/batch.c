@@ -28,7 +28,7 @@ int batch_create(struct batch **out, uint32_t max_rows, uint32_t max_spans, uint
     b->span_of = mem_calloc(max_rows, sizeof(*b->span_of));
     b->spans = mem_calloc(max_spans, sizeof(*b->spans));
     b->outputs = mem_calloc(max_outputs, sizeof(*b->outputs));
-    b->pools = mem_calloc(max_spans, sizeof(*b->pools));
+    b->pools = mem_calloc(max_rows, sizeof(*b->pools));
     if (b->ids == NULL || b->pos == NULL || b->span_of == NULL || b->spans == NULL ||
         b->outputs == NULL || b->pools == NULL) {
         batch_destroy(&b);
@@ -57,7 +57,7 @@ void batch_destroy(struct batch **batch)
 void batch_clear(struct batch *b)
 {
     b->n_rows = b->n_spans = b->n_outputs = b->n_pools = 0;
-    b->has_labels = b->has_adapters = false;
+    b->has_labels = b->has_token_heads = b->has_adapters = false;
 }
 
 uint32_t batch_add_span(struct batch *b, const int32_t *ids, uint32_t n, uint32_t pos0,
@@ -91,7 +91,7 @@ struct batch_pool *batch_add_pool(struct batch *b, uint32_t row0, uint32_t n_row
 {
     struct batch_pool *p = &b->pools[b->n_pools++];
 
-    assert(b->n_pools <= b->max_spans && n_row > 0 && row0 + n_row <= b->n_rows);
+    assert(b->n_pools <= b->max_rows && n_row > 0 && row0 + n_row <= b->n_rows);
     *p = (struct batch_pool){.row0 = row0, .n_row = n_row, .sum = sum, .scale = 1};
     return p;
 }

@@ -116,6 +116,7 @@ struct batch_span {
     uint32_t slot;
     uint64_t owner;
     uint32_t second_at; /* encoders: position where the second text begins; 0: only one text */
+    uint32_t question;  /* models with a head for decisions: the kind of question (model.h) */
     const struct adapter *adapter; /* LoRA adapter of the sequence, or NULL */
     float adapter_scale;
 };
@@ -169,9 +170,12 @@ struct batch_output {
  * batches. */
 struct batch_pool {
     uint32_t row0, n_row; /* n_row >= 1 */
-    float *sum;           /* [n_embd] */
+    float *sum;           /* [n_embd]; NULL: n_row is 1, and only the labels are wanted */
     size_t next;          /* 0: all rows are added to one sum. Else each row has a vector of its
                            * own, `next` floats after that of the row before it */
+    uint8_t token_head;   /* enum token_head (core/model/model.h); not 0: the outputs of that head
+                           * for each row are added to its vector instead of the state; `next` is
+                           * not 0, and there are no labels */
     float *labels;        /* out: [n_labels] scores of the classifier for `scale` times the sum;
                            * NULL: not wanted, or rows of the prompt are still missing */
     float scale;
@@ -180,8 +184,9 @@ struct batch_pool {
 struct batch {
     uint32_t max_rows, max_spans, max_outputs;
     uint32_t n_rows, n_spans, n_outputs;
-    uint32_t n_pools; /* at most one pool for each span */
+    uint32_t n_pools; /* pools do not overlap */
     bool has_labels;  /* at least one pool has labels */
+    bool has_token_heads; /* at least one pool has a token head */
     bool has_adapters; /* some span has an adapter; spans with the same adapter are neighbours */
     int32_t *ids;        /* [n_rows] */
     uint32_t *pos;       /* [n_rows] */

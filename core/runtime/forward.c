@@ -144,6 +144,40 @@ void run_layer(struct runner *r, struct thread_pool_worker *w, uint32_t i,
         per_layer(r, w, i, pending);
 }
 
+/* Begin the layers of a head for decisions: x, which is complete, is normed as a result, and tells
+ * the kind of question from then on. */
+static void begin_head_layers(struct runner *r, struct thread_pool_worker *w,
+                              struct residual pending[2])
+{
+    const struct model *m = r->model;
+    const size_t n = m->shape.n_embd;
+    const struct norm none = {0};
+    uint32_t from, to;
+
+    residual_norm(r, w, pending, &none, false);
+    pending[0] = pending[1] = (struct residual){0};
+    while (take_rows_of(r, w, r->batch->n_rows, &from, &to))
+        for (uint32_t i = from; i < to; i++) {
+            const uint32_t question = r->batch->spans[r->batch->span_of[i]].question;
+            float *x = r->x + i * r->embd_stride;
+
+            norm_row(r, x, x, &m->output_norm, n);
+            r->kern.add(x, m->head.questions + question * n, 1.0f, n);
+        }
+    end_region(r, w, RUNNER_NORM);
+}
+
+static void run_layers(struct runner *r, struct thread_pool_worker *w, struct residual pending[2])
+{
+    const uint32_t n = r->model->shape.n_layer, n_head = r->model->shape.n_head_layers;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (n_head > 0 && i == n - n_head)
+            begin_head_layers(r, w, pending);
+        run_layer(r, w, i, pending);
+    }
+}
+
 static void run_streams(struct runner *r, struct thread_pool_worker *w)
 {
     streams_begin(r, w);
@@ -174,7 +208,9 @@ static void norm_outputs(struct runner *r, struct thread_pool_worker *w, const s
 
 static void pool_rows(struct runner *r, struct thread_pool_worker *w)
 {
-    const size_t n = r->model->shape.n_embd;
+    const struct model *m = r->model;
+    const struct norm *by = m->shape.n_head_layers > 0 ? &m->head.state_norm : &m->output_norm;
+    const size_t n = m->shape.n_embd;
     uint32_t from, to;
 
     if (r->batch->n_pools == 0)
@@ -185,8 +221,9 @@ static void pool_rows(struct runner *r, struct thread_pool_worker *w)
         for (uint32_t i = p->row0; i < p->row0 + p->n_row; i++) {
             float *norm = r->norm + i * r->embd_stride;
 
-            norm_row(r, norm, r->x + i * r->embd_stride, &r->model->output_norm, n);
-            r->kern.add(p->sum + (i - p->row0) * p->next, norm, 1.0f, n);
+            norm_row(r, norm, r->x + i * r->embd_stride, by, n);
+            if (p->sum != NULL && p->token_head == TOKEN_HEAD_NONE)
+                r->kern.add(p->sum + (i - p->row0) * p->next, norm, 1.0f, n);
         }
     }
     end_region(r, w, RUNNER_NORM);
@@ -282,11 +319,12 @@ void runner_forward(void *ud, struct thread_pool_worker *w)
         per_layer_inputs(r, w);
     if (r->model->shape.n_streams > 1)
         run_streams(r, w);
-    for (uint32_t i = 0; r->model->shape.n_streams <= 1 && i < r->model->shape.n_layer; i++)
-        run_layer(r, w, i, pending);
+    else
+        run_layers(r, w, pending);
     residual_norm(r, w, pending, &none, false);
     pool_rows(r, w);
     label_pools(r, w);
+    run_token_heads(r, w);
     project_pools(r, w);
     outputs(r, w, &r->model->output_norm, &r->model->output);
     if (r->mtp.n_slots > 0)

@@ -6,6 +6,7 @@
  *
  *   forward.c            the pass, embeddings, outputs
  *   forward_labels.c     classifiers
+ *   forward_tokens.c     heads that read each token
  *   forward_projection.c layers after the pooling
  *   forward_rows.c       residuals, norms, rotation: row by row
  *   forward_products.c   products of a matrix and all rows
@@ -115,8 +116,20 @@ size_t adapters_ahead(const struct runner *r, const struct product *p, uint32_t 
 
 /* ---- classifiers ---- */
 
+/* The vector of a pool that is complete: its sum, or the only row's state. */
+static inline const float *pool_vector(const struct runner *r, const struct batch_pool *p)
+{
+    return p->sum != NULL ? p->sum : r->norm + (size_t)p->row0 * r->embd_stride;
+}
+
 /* Compute the label scores of pools whose `labels` is set; their sums are complete then. */
 void label_pools(struct runner *r, struct thread_pool_worker *w);
+/* Compute the outputs of pools that have a token head, from the normed rows in r->norm. */
+void run_token_heads(struct runner *r, struct thread_pool_worker *w);
+/* Add the bias of head h to rows of r->head_rows, the outputs of its `dense`, activate and norm
+ * them, and quantise them if `out` takes quantised rows. */
+void activate_dense(struct runner *r, struct thread_pool_worker *w, const struct model_head *h,
+                    uint32_t n_rows);
 
 /* ---- projections ---- */
 

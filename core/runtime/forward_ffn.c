@@ -10,7 +10,7 @@
 void activate(const struct runner *r, const struct ffn *net, uint32_t each,
               const struct activation *a, uint32_t row0, uint32_t n, size_t from, size_t to)
 {
-    const enum kern_act act = r->model->shape.act;
+    const enum kern_act act = net->has_relu ? KERN_ACT_RELU : r->model->shape.act;
     const size_t n_ff = net->up.n_out, at = (size_t)each * n_ff + from;
     const bool is_gated = matrix_exists(&net->gate), quantised = is_quantised(&net->down);
 

@@ -19,7 +19,7 @@ static void gather(struct runner *r, struct thread_pool_worker *w, uint32_t at, 
             const struct batch_pool *p = &r->batch->pools[at + i];
             float *x = r->lrows + i * r->embd_stride;
 
-            memcpy(x, p->sum, n * sizeof(*x));
+            memcpy(x, pool_vector(r, p), n * sizeof(*x));
             if (p->scale != 1.0f)
                 r->kern.scale(x, p->scale, n);
             if (quantised)
@@ -28,14 +28,13 @@ static void gather(struct runner *r, struct thread_pool_worker *w, uint32_t at, 
     end_region(r, w, RUNNER_NORM);
 }
 
-/* Add the bias to the outputs of `dense`, activate and norm them. */
-static void activate_dense(struct runner *r, struct thread_pool_worker *w, uint32_t n_pools)
+void activate_dense(struct runner *r, struct thread_pool_worker *w, const struct model_head *h,
+                    uint32_t n_rows)
 {
-    const struct model_head *h = &r->model->head;
     const size_t n = r->model->shape.n_embd;
     uint32_t from, to;
 
-    while (take_rows_of(r, w, n_pools, &from, &to))
+    while (take_rows_of(r, w, n_rows, &from, &to))
         for (uint32_t i = from; i < to; i++) {
             float *x = r->head_rows + i * r->embd_stride;
 
@@ -91,7 +90,7 @@ void label_pools(struct runner *r, struct thread_pool_worker *w)
         gather(r, w, at, n);
         if (is_deep) {
             products(r, w, &dense, 1, &pooled, n, RUNNER_LOGITS);
-            activate_dense(r, w, n);
+            activate_dense(r, w, h, n);
         }
         products(r, w, &out, 1, &deep, n, RUNNER_LOGITS);
         store(r, w, at, n);

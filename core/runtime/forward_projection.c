@@ -19,7 +19,7 @@ static void gather(struct runner *r, struct thread_pool_worker *w, uint32_t at, 
         for (uint32_t i = from; i < to; i++) {
             float *x = r->lrows + i * r->embd_stride;
 
-            memcpy(x, r->batch->pools[at + i].sum, n * sizeof(*x));
+            memcpy(x, pool_vector(r, &r->batch->pools[at + i]), n * sizeof(*x));
             if (quantised)
                 quantise_row(r, i, x, n);
         }
@@ -49,7 +49,7 @@ static void store(struct runner *r, struct thread_pool_worker *w, uint32_t at, u
         for (uint32_t i = from; i < to; i++) {
             const struct batch_pool *p = &r->batch->pools[at + i];
 
-            if (p->next == 0)
+            if (p->next == 0 && p->sum != NULL)
                 memcpy(p->sum, made->x + i * made->stride,
                        r->model->shape.n_embd * sizeof(*p->sum));
         }

@@ -92,6 +92,8 @@ static void set_strides(struct runner *r)
     r->per_layer_scales[1] = (float)sqrt(s->n_per_layer);
     r->vocab_stride = row_panels(s->n_vocab);
     r->label_stride = row_panels(s->n_labels);
+    for (int i = 0; i < TOKEN_HEAD_COUNT; i++)
+        r->label_stride = max_size(r->label_stride, row_panels(s->n_token_out[i]));
     r->wide_stride = row_panels(s->n_wide);
     r->qrow_stride =
         kern_qrow_bytes(row_panels(max_size(max_size(max_size(s->n_embd, s->n_lora_q), s->n_wide),
@@ -173,7 +175,7 @@ static int create_rows(struct runner *r, const struct runner_options *o)
 
 static int create_head_rows(struct runner *r)
 {
-    if (r->model->shape.n_labels == 0)
+    if (r->label_stride == 0)
         return 0;
     r->head_rows = take_buffer(r, LOGIT_ROWS, r->embd_stride, sizeof(float));
     r->head_out = take_buffer(r, LOGIT_ROWS, r->label_stride, sizeof(float));

@@ -94,7 +94,7 @@ struct runner {
     uint32_t n_adapters;
     float *adapter_in;  /* [max_rows][ADAPTER_IN_STRIDE]: each adapter's A times the rows */
     float *logits; /* [LOGIT_ROWS][vocab_stride] */
-    /* classifiers: [LOGIT_ROWS][embd_stride] and [LOGIT_ROWS][label_stride] */
+    /* classifiers and token heads: [LOGIT_ROWS][embd_stride] and [LOGIT_ROWS][label_stride] */
     float *head_rows, *head_out;
     size_t label_stride; /* floats */
     /* layers after the pooling: [LOGIT_ROWS][wide_stride] */

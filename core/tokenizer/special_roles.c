@@ -224,6 +224,8 @@ int vocab_load_roles(struct vocab *v, const struct gguf *g, char *err, size_t er
         rc = read_flags(v, g, err, err_len);
     if (rc == 0)
         rc = vocab_load_templates(v, g, err, err_len);
+    if (rc == 0)
+        rc = vocab_load_prompts(v, g, err, err_len);
     if (rc != 0)
         return rc;
     if (gguf_find(g, "tokenizer.ggml.token_type") == NULL)

@@ -401,6 +401,16 @@ int32_t tokenizer_eos(const struct tokenizer *t)
     return t->vocab.eos;
 }
 
+int32_t tokenizer_separator(const struct tokenizer *t)
+{
+    return t->vocab.separator;
+}
+
+int32_t tokenizer_mask(const struct tokenizer *t)
+{
+    return t->vocab.gap;
+}
+
 bool tokenizer_adds_bos(const struct tokenizer *t)
 {
     return t->vocab.add_bos;
@@ -469,6 +479,12 @@ const char *tokenizer_chat_template(const struct tokenizer *t, size_t i, const c
 
     *name = i < v->n_chat_templates ? v->chat_templates[i].name : NULL;
     return *name != NULL ? v->chat_templates[i].text : NULL;
+}
+
+const struct text_prompt *tokenizer_prompts(const struct tokenizer *t, size_t *n)
+{
+    *n = t->vocab.n_prompts;
+    return t->vocab.prompts;
 }
 
 const char *tokenizer_rerank_template(const struct tokenizer *t)

@@ -68,6 +68,8 @@ const char *tokenizer_model(const struct tokenizer *t);
 int32_t tokenizer_n_vocab(const struct tokenizer *t);
 int32_t tokenizer_bos(const struct tokenizer *t); /* or TOKEN_NONE */
 int32_t tokenizer_eos(const struct tokenizer *t); /* or TOKEN_NONE */
+int32_t tokenizer_separator(const struct tokenizer *t); /* [SEP], or TOKEN_NONE */
+int32_t tokenizer_mask(const struct tokenizer *t);      /* [MASK], or TOKEN_NONE */
 bool tokenizer_adds_bos(const struct tokenizer *t);
 /* Return the number of ids that TOKENIZER_ADD_SPECIAL adds after a text. */
 uint32_t tokenizer_n_behind(const struct tokenizer *t);
@@ -95,6 +97,14 @@ const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n);
 /* Return the Jinja source of chat template number i, in the order of names, and set *name
  * ("default" if the file has none); NULL after the last. Both are NUL-terminated. */
 const char *tokenizer_chat_template(const struct tokenizer *t, size_t i, const char **name);
+
+/* A text that the model wants before an input of some kind, whose name its trainers chose. */
+struct text_prompt {
+    char *name, *text;
+};
+
+/* Return the model's prompts, *n of them; with 0, NULL. */
+const struct text_prompt *tokenizer_prompts(const struct tokenizer *t, size_t *n);
 
 /* Return the model's rerank template, NUL-terminated, with {query} and {document}; or NULL. */
 const char *tokenizer_rerank_template(const struct tokenizer *t);

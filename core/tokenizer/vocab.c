@@ -498,5 +498,6 @@ void vocab_release(struct vocab *v)
     mem_free(v->slots);
     mem_free(v->eog);
     vocab_release_templates(v);
+    vocab_release_prompts(v);
     *v = (struct vocab){0};
 }

@@ -77,6 +77,8 @@ struct vocab {
     struct chat_template *chat_templates; /* in the order of their names */
     size_t n_chat_templates;
     char *rerank_template; /* or NULL */
+    struct text_prompt *prompts; /* or NULL */
+    size_t n_prompts;
 };
 
 /* Load the vocabulary. `pre`: the pretokenizer rules to use whatever the file says; NULL or "": the
@@ -108,6 +110,10 @@ int vocab_load_infill(struct vocab *v, const struct gguf *g, char *err, size_t e
 /* Load v->chat_templates and v->rerank_template (chat_templates.c). */
 int vocab_load_templates(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
 void vocab_release_templates(struct vocab *v);
+
+/* Load v->prompts (prompts.c). */
+int vocab_load_prompts(struct vocab *v, const struct gguf *g, char *err, size_t err_len);
+void vocab_release_prompts(struct vocab *v);
 
 /* True: the key's id is that of a token; if not, a log line says that it is not used. */
 bool vocab_has_id(const struct vocab *v, const struct gguf *g, const char *key, int64_t id);

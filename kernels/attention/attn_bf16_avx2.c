@@ -7,6 +7,8 @@
 #include "kernels/attention/attn_tiles_avx2.inc"
 
 #define A_KERNEL kern_attn_bf16_avx2
+#define A_KV KERN_KV_BF16
+#define A_STORED uint16_t
 #define A_LOAD v16_load_bf16
 #define A_LOAD_N v16_load_bf16_n
 #include "kernels/attention/attn_body.inc"

@@ -7,6 +7,8 @@
 #include "kernels/attention/attn_tiles_avx512.inc"
 
 #define A_KERNEL kern_attn_f16_avx512
+#define A_KV KERN_KV_F16
+#define A_STORED uint16_t
 #define A_LOAD v16_load_f16
 #define A_LOAD_N v16_load_f16_n
 #include "kernels/attention/attn_body.inc"

@@ -38,8 +38,22 @@ static const uint8_t *value_block(const struct kern_attn *a, size_t t)
     return a->values + a->table[t / KERN_BLOCK] * a->block_stride;
 }
 
-/* Returns a stored number as a float. */
-typedef float load_fn(const void *p);
+/* How a store without codes keeps a number. */
+struct number_store {
+    float (*load)(const void *p);
+    size_t size; /* bytes */
+};
+
+static float load_f32(const void *p)
+{
+    float x;
+
+    memcpy(&x, p, sizeof(x));
+    return x;
+}
+
+static const struct number_store store_f16 = {kern_load_f16, 2}, store_bf16 = {kern_load_bf16, 2},
+                                 store_f32 = {load_f32, sizeof(float)};
 
 /* Finish the scaled score of token t: cap and ALiBi. */
 static float finish_score(const struct kern_attn *a, const struct query *q, float s, size_t t)
@@ -48,35 +62,36 @@ static float finish_score(const struct kern_attn *a, const struct query *q, floa
     return a->slopes ? fmaf(-q->slope, fabsf((float)q->pos - (float)t), s) : s;
 }
 
-static float score(const struct kern_attn *a, load_fn *load, const struct query *q, size_t t)
+static float score(const struct kern_attn *a, const struct number_store *n, const struct query *q,
+                   size_t t)
 {
     const uint8_t *keys = key_block(a, t);
     float s = 0;
 
     for (size_t d = 0; d < a->key_dim; d++)
-        s = fmaf(q->q[d], load(keys + 2 * (d * KERN_BLOCK + t % KERN_BLOCK)), s);
+        s = fmaf(q->q[d], n->load(keys + n->size * (d * KERN_BLOCK + t % KERN_BLOCK)), s);
     return finish_score(a, q, s * a->scale, t);
 }
 
-static struct softmax_state segment(const struct kern_attn *a, load_fn *load, const struct query *q,
-                                    size_t t0, size_t t1, float *e, float *o)
+static struct softmax_state segment(const struct kern_attn *a, const struct number_store *n,
+                                    const struct query *q, size_t t0, size_t t1, float *e, float *o)
 {
     float lane[KERN_LANES] = {0};
     float m = -INFINITY;
 
     for (size_t t = t0; t < t1; t++) {
-        e[t % KERN_SEGMENT] = score(a, load, q, t);
+        e[t % KERN_SEGMENT] = score(a, n, q, t);
         m = e[t % KERN_SEGMENT] > m ? e[t % KERN_SEGMENT] : m;
     }
     for (size_t d = 0; d < a->value_dim; d++)
         o[d] = 0;
     for (size_t t = t0; t < t1; t++) {
-        const uint8_t *value = value_block(a, t) + 2 * (t % KERN_BLOCK * a->value_dim);
+        const uint8_t *value = value_block(a, t) + n->size * (t % KERN_BLOCK * a->value_dim);
         const float p = kern_exp_inline(e[t % KERN_SEGMENT] - m);
 
         lane[t % KERN_LANES] += p;
         for (size_t d = 0; d < a->value_dim; d++)
-            o[d] = fmaf(p, load(value + 2 * d), o[d]);
+            o[d] = fmaf(p, n->load(value + n->size * d), o[d]);
     }
     return (struct softmax_state){m, kern_lanes_sum_inline(lane)};
 }
@@ -84,13 +99,19 @@ static struct softmax_state segment(const struct kern_attn *a, load_fn *load, co
 static struct softmax_state segment_f16(const struct kern_attn *a, const struct query *q, size_t t0,
                                         size_t t1, float *e, float *o)
 {
-    return segment(a, kern_load_f16, q, t0, t1, e, o);
+    return segment(a, &store_f16, q, t0, t1, e, o);
 }
 
 static struct softmax_state segment_bf16(const struct kern_attn *a, const struct query *q,
                                          size_t t0, size_t t1, float *e, float *o)
 {
-    return segment(a, kern_load_bf16, q, t0, t1, e, o);
+    return segment(a, &store_bf16, q, t0, t1, e, o);
+}
+
+static struct softmax_state segment_f32(const struct kern_attn *a, const struct query *q, size_t t0,
+                                        size_t t1, float *e, float *o)
+{
+    return segment(a, &store_f32, q, t0, t1, e, o);
 }
 
 /* ---- stores of codes ---- */
@@ -147,8 +168,8 @@ static void add_group(const struct kern_attn *a, const struct coding *c, const i
         int32_t n = 0;
 
         for (size_t t = p.t0; t < p.t1; t++)
-            n += c->number(value_block(a, t), t % KERN_BLOCK, d, a->value_dim) *
-                 e[t % KERN_SEGMENT];
+            n +=
+                c->number(value_block(a, t), t % KERN_BLOCK, d, a->value_dim) * e[t % KERN_SEGMENT];
         o[d] = fmaf((float)n, scale, o[d]);
     }
 }
@@ -319,6 +340,11 @@ void kern_attn_f16_scalar(const struct kern_attn *a)
 void kern_attn_bf16_scalar(const struct kern_attn *a)
 {
     attend_all(a, segment_bf16);
+}
+
+void kern_attn_f32_scalar(const struct kern_attn *a)
+{
+    attend_all(a, segment_f32);
 }
 
 static void attend_coded(const struct kern_attn *a, segment_fn *segment_of)

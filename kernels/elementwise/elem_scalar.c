@@ -115,6 +115,18 @@ void kern_kv_write_bf16_scalar(uint8_t *keys, uint8_t *values, size_t slot, cons
     write_halves(kern_f32_to_bf16, keys, values, slot, k, v, n_kv, key_dim, value_dim);
 }
 
+void kern_kv_write_f32_scalar(uint8_t *keys, uint8_t *values, size_t slot, const float *k,
+                              const float *v, size_t n_kv, size_t key_dim, size_t value_dim)
+{
+    float *key = (float *)(void *)keys, *value = (float *)(void *)values;
+
+    for (size_t i = 0; i < n_kv * key_dim; i++)
+        key[i * KERN_BLOCK + slot] = k[i];
+    for (size_t h = 0; h < n_kv; h++)
+        memcpy(value + (h * KERN_BLOCK + slot) * value_dim, v + h * value_dim,
+               value_dim * sizeof(*v));
+}
+
 /* Quantise the numbers that share a scale: returns the scale, writes codes + 128. */
 static uint16_t store_q8(uint8_t *code, const float *x, size_t n)
 {
@@ -242,9 +254,14 @@ static float sigmoid(float x)
     return 1.0f / (1.0f + kern_exp_inline(-x));
 }
 
+static float relu(float x)
+{
+    return x > 0.0f ? x : 0.0f;
+}
+
 static float relu_sqr(float x)
 {
-    const float y = x > 0.0f ? x : 0.0f;
+    const float y = relu(x);
 
     return y * y;
 }
@@ -285,6 +302,11 @@ void kern_act_sigmoid_scalar(float *out, const float *gate, const float *up, siz
 void kern_act_relu_sqr_scalar(float *out, const float *gate, const float *up, size_t n)
 {
     activate(relu_sqr, out, gate, up, n);
+}
+
+void kern_act_relu_scalar(float *out, const float *gate, const float *up, size_t n)
+{
+    activate(relu, out, gate, up, n);
 }
 
 void kern_act_linear_scalar(float *out, const float *gate, const float *up, size_t n)

@@ -188,6 +188,7 @@ static struct request *make_simulated_request(const struct simulate *s, size_t i
     r->tenant = a->tenant;
     r->weight = a->weight > 0 ? a->weight : 1;
     r->score_prompt = a->score_prompt;
+    r->rows_from = a->rows_from;
     r->n_keep = a->n_keep;
     if (a->n_discard > 0)
         r->n_discard = a->n_discard;

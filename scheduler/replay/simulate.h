@@ -43,6 +43,7 @@ struct simulate_arrival {
     bool score_prompt;
     uint32_t n_pins; /* as in struct request */
     struct request_pin pins[REQUEST_MAX_PINS];
+    uint32_t rows_from; /* as in struct request */
 };
 
 struct simulate_result {

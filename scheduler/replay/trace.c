@@ -131,6 +131,7 @@ static struct simulate_arrival arrival_of(const struct trace *t, const struct re
                             : 0,
         .score_prompt = r->score_prompt,
         .n_pins = r->n_pins,
+        .rows_from = r->rows_from,
     };
 
     memcpy(a.pins, r->pins, sizeof(a.pins));

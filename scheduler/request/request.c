@@ -117,6 +117,18 @@ bool request_wants_rows(const struct request *r)
            r->pooling == POOLING_ALL;
 }
 
+bool request_needs_rows(const struct request *r)
+{
+    return request_wants_rows(r) || r->rows_from > 0;
+}
+
+uint32_t request_may_reuse(const struct request *r)
+{
+    if (request_wants_rows(r))
+        return 0;
+    return r->rows_from > 0 && r->rows_from < r->n_prompt ? r->rows_from : r->n_prompt - 1;
+}
+
 bool sampling_has_penalty(const struct sampling *s)
 {
     return s->repetition_penalty != 1.0f || s->frequency_penalty != 0.0f ||
@@ -176,6 +188,7 @@ int request_create_dry_run(struct request **out, const struct request *like)
     (*out)->weight = like->weight;
     (*out)->score_prompt = like->score_prompt;
     (*out)->pooling = like->pooling; /* `pooled` stays NULL: nothing is computed */
+    (*out)->rows_from = like->rows_from;
     (*out)->is_dry_run = true;
     return 0;
 }

@@ -29,6 +29,7 @@
 #include "core/runtime/thought.h"
 #include "kvcache/kv_manager.h"
 #include "scheduler/request/history_lookup.h"
+#include "scheduler/request/marks.h"
 #include "scheduler/request/prediction.h"
 #include "scheduler/request/token_lookup.h"
 #include "scheduler/request/token_counts.h"
@@ -97,9 +98,14 @@ struct request {
     enum pooling pooling;
     float *pooled;        /* [n_pooled], zeroed; owned by the server, which keeps it until the end:
                            * the engine adds to it; with POOLING_ALL [n_prompt][n_pooled] */
-    uint32_t n_pooled;    /* n_embd of the model */
+    uint32_t n_pooled;    /* n_embd of the model, or the outputs of token_head */
+    uint8_t token_head;   /* with POOLING_ALL, an enum token_head (core/model/model.h): the token's
+                           * vector is what this head makes of it */
     float *labels;        /* outputs of the model's classifier, whose input is `pooled`; owned by
                            * the server; NULL: the classifier is not run */
+    struct marks marks;   /* rows of the prompt that go through the head one by one; n 0: none */
+    uint32_t rows_from;   /* prompt rows from this position on must be computed, even if they are
+                           * cached: the first mark's; 0: none need be */
     uint32_t second_at;   /* position at which the second of two texts that are read together
                            * begins; 0: there is one text */
     uint32_t n_pins;
@@ -166,6 +172,10 @@ void request_destroy(struct request **r);
 
 /* True: every row of the prompt must be computed, even if it is cached. */
 bool request_wants_rows(const struct request *r);
+/* True: some rows of the prompt must be computed, even if they are cached. */
+bool request_needs_rows(const struct request *r);
+/* Return how many leading tokens of its prompt a new request may take from the cache. */
+uint32_t request_may_reuse(const struct request *r);
 
 /* True: the context will be shifted if the request generates max_tokens tokens. */
 static inline bool request_may_shift(const struct request *r)

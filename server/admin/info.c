@@ -18,7 +18,9 @@
 #include "server/admin/openapi.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint/constraint_cache.h"
+#include "server/api/decision_model.h"
 #include "server/api/engine_client.h"
+#include "server/api/infill.h"
 #include "server/api/params/request_defaults.h"
 #include "server/api/response/response_writer.h"
 #include "server/http/http_call.h"
@@ -165,8 +167,7 @@ void info_props(const struct server_model *m, struct http_call *call)
 
     params_set_defaults(&defaults, PARAMS_NATIVE, m->sampling);
     buf_init(&b, (size_t)8 << 20);
-    buf_printf(&b, "{\"default_generation_settings\":{\"n_ctx\":%u,\"params\":",
-               m->max_context);
+    buf_printf(&b, "{\"default_generation_settings\":{\"n_ctx\":%u,\"params\":", m->max_context);
     llamacpp_settings(&defaults, m->request_defaults != NULL ? m->request_defaults->seed : 0, &b);
     buf_printf(&b, "},\"context_shift\":%s,\"total_slots\":%u,\"model_path\":",
                m->shifts_context ? "true" : "false", m->max_sequences);
@@ -193,8 +194,7 @@ void info_post_props(bool is_taken, struct http_call *call)
     struct buf b;
 
     if (!is_taken) {
-        api_error_set(&e, 501, NULL, NULL,
-                      "POST /props is not allowed: the setting props is off");
+        api_error_set(&e, 501, NULL, NULL, "POST /props is not allowed: the setting props is off");
         http_call_reply_error(call, &e);
         return;
     }
@@ -276,6 +276,38 @@ static void add_status(struct buf *b, const struct server_model *m)
     buf_add_char(b, '}');
 }
 
+/* True: calls for decisions are answered, as far as the model's file tells. */
+static bool makes_decisions(const struct server_model *m, bool has_chat)
+{
+    return m->decider != NULL ? decision_model_complaint(m->decider) == NULL : has_chat;
+}
+
+void info_add_capabilities(struct buf *b, const struct server_model *m)
+{
+    const bool has_chat = !m->is_encoder && m->chat != NULL && chat_complaint(m->chat) == NULL;
+    const struct chat *with_tools = has_chat ? chat_for_tools(m->chat) : NULL;
+    const struct {
+        const char *name;
+        bool has;
+    } rows[] = {
+        {"completion", !m->is_encoder},
+        {"embedding", !m->only_decides},
+        {"tools", has_chat && chat_caps(with_tools != NULL ? with_tools : m->chat)->prints_tools},
+        {"thinking", has_chat && output_style_has_thoughts(chat_style(m->chat))},
+        {"insert", !m->is_encoder && m->tokenizer != NULL && infill_is_known(m->tokenizer)},
+        {"decisions", makes_decisions(m, has_chat)},
+    };
+    const char *between = "";
+
+    buf_add_str(b, "\"capabilities\":[");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].has) {
+            buf_printf(b, "%s\"%s\"", between, rows[i].name);
+            between = ",";
+        }
+    buf_add_char(b, ']');
+}
+
 static void add_info_model(struct buf *b, const struct server_model *m)
 {
     buf_add_str(b, "{\"id\":");
@@ -285,7 +317,8 @@ static void add_info_model(struct buf *b, const struct server_model *m)
                m->created);
     buf_printf(b, ",\"max_model_len\":%u,\"root\":", m->max_context);
     json_add_cstring(b, m->id);
-    buf_add_str(b, ",\"parent\":null");
+    buf_add_str(b, ",\"parent\":null,");
+    info_add_capabilities(b, m);
     add_status(b, m);
     add_meta(b, m);
 }

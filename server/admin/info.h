@@ -12,6 +12,7 @@
 
 #include "server/metrics/metrics.h"
 
+struct buf;
 struct engine_client;
 struct http_call;
 struct server_model;
@@ -51,6 +52,9 @@ void info_post_props(bool is_taken, struct http_call *call);
 void info_openapi(struct http_call *call);
 /* Answer GET /v1/models: OpenAI's list `data`, and TypeSafe's `models` in the same order. */
 void info_models(struct http_call *call, const struct server_model *const *models, uint32_t n);
+/* Append the member `capabilities`: what the model can be asked for, under Ollama's names and
+ * "decisions". Of a model that is not loaded, only its kind is known. */
+void info_add_capabilities(struct buf *b, const struct server_model *m);
 /* Answer with the model, or with its adapter of that name. */
 void info_model(struct http_call *call, const struct server_model *m, const char *name);
 /* Fill the metrics of the engine client's model, with a copy of the engine's current statistics:

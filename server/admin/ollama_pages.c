@@ -9,6 +9,7 @@
 #include "core/base/err.h"
 #include "core/json/json.h"
 #include "core/tokenizer/tokenizer.h"
+#include "server/admin/info.h"
 #include "server/api/api_request.h"
 #include "server/api/chat/chat.h"
 #include "server/api/infill.h"
@@ -89,25 +90,6 @@ static void add_details(struct buf *b, const struct server_model *m)
     buf_printf(b, ",\"context_length\":%u,\"embedding_length\":%u}", m->max_context, m->n_embd);
 }
 
-static void add_capabilities(struct buf *b, const struct server_model *m)
-{
-    const bool is_whole = m->chat != NULL && chat_complaint(m->chat) == NULL;
-    const struct chat *with_tools = is_whole ? chat_for_tools(m->chat) : NULL;
-
-    if (m->is_encoder) {
-        buf_add_str(b, ",\"capabilities\":[\"embedding\"]");
-        return;
-    }
-    buf_add_str(b, ",\"capabilities\":[\"completion\",\"embedding\"");
-    if (is_whole && chat_caps(with_tools != NULL ? with_tools : m->chat)->prints_tools)
-        buf_add_str(b, ",\"tools\"");
-    if (is_whole && output_style_has_thoughts(chat_style(m->chat)))
-        buf_add_str(b, ",\"thinking\"");
-    if (m->tokenizer != NULL && infill_is_known(m->tokenizer))
-        buf_add_str(b, ",\"insert\"");
-    buf_add_char(b, ']');
-}
-
 /* Begin {"name":…,"model":…,"size":…. */
 static void open_model(struct buf *b, const struct server_model *m)
 {
@@ -126,7 +108,8 @@ static void add_listed(struct buf *b, const struct server_model *m)
 {
     open_model(b, m);
     add_time(b, "modified_at", m->created);
-    add_capabilities(b, m);
+    buf_add_char(b, ',');
+    info_add_capabilities(b, m);
     buf_add_char(b, '}');
 }
 
@@ -172,8 +155,7 @@ static void list(struct http_call *call, const struct server_model *const *model
     reply_ollama(call, &b);
 }
 
-void ollama_pages_tags(struct http_call *call, const struct server_model *const *models,
-                       uint32_t n)
+void ollama_pages_tags(struct http_call *call, const struct server_model *const *models, uint32_t n)
 {
     list(call, models, n, is_any, add_listed);
 }
@@ -274,7 +256,8 @@ static void show_model(struct buf *b, const struct server_model *m)
     json_add_cstring(b, chat_source(m->chat));
     add_details(b, m);
     add_info(b, m);
-    add_capabilities(b, m);
+    buf_add_char(b, ',');
+    info_add_capabilities(b, m);
     add_time(b, "modified_at", m->created);
     buf_add_char(b, '}');
 }

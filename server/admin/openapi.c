@@ -109,6 +109,8 @@ static const struct request_doc {
      "[],'anyOf':[{'required':['input']},{'required':['content']},{'required':['messages']}]"},
     {"RerankRequest", "", PARAMS_RERANK,
      "['query'],'anyOf':[{'required':['documents']},{'required':['texts']}]"},
+    {"CohereEmbedRequest", "", PARAMS_COHERE_EMBED,
+     "[],'anyOf':[{'required':['texts']},{'required':['inputs']}]"},
     {"ScoreRequest", "", PARAMS_SCORE, "[]"},
     {"ScoringRequest", "", PARAMS_SCORING, "['query','items','label_token_ids']"},
     {"DecisionRequest", "", PARAMS_DECIDE, "['input','questions']"},
@@ -117,8 +119,9 @@ static const struct request_doc {
      "[],'anyOf':[{'required':['input']},{'required':['messages']}]"},
     {"PoolingRequest", "", PARAMS_POOL,
      "[],'anyOf':[{'required':['input']},{'required':['messages']}]"},
-    {"PlanRequest", "", PARAMS_TEXT | PARAMS_EMBED,
-     "[],'anyOf':[{'required':['prompt']},{'required':['input']},{'required':['messages']}]"},
+    {"PlanRequest", "", PARAMS_TEXT | PARAMS_EMBED | PARAMS_DECISIONS,
+     "[],'anyOf':[{'required':['prompt']},{'required':['input']},{'required':['messages']},"
+     "{'required':['state','questions']}]"},
     {"ResponsesRequest", "", PARAMS_RESPONSES, "['input']"},
     {"MessagesRequest", "MessagesRequest", PARAMS_MESSAGES, "['messages','max_tokens']"},
     {"CountTokensRequest", "", PARAMS_COUNT, "['messages']"},
@@ -360,6 +363,7 @@ static void add_responses(struct buf *out, size_t i, enum http_methods method)
              "Retry-After and retry-after-ms say when to try again.',"
              "'content':{'application/json':{'schema':");
     add_ref(out, (routes[i].flags & AUTH_ANTHROPIC) != 0 ? "AnthropicError"
+                 : (routes[i].flags & AUTH_COHERE) != 0  ? "CohereError"
                  : (routes[i].flags & AUTH_OLLAMA) != 0  ? "OllamaError"
                                                          : "Error");
     buf_add_str(out, "}}}}");

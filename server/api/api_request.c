@@ -119,7 +119,9 @@ static void fill_request(struct request *r, const struct params *p, const struct
     r->sampling.seed += k;
     r->sampling.label_ids = prompt->label_ids;
     r->sampling.label_logprobs = prompt->label_logprobs;
-    r->sampling.n_labels = prompt->n_labels;
+    r->sampling.n_labels = prompt->label_ids != NULL ? prompt->n_labels : 0;
+    r->marks = prompt->marks;
+    r->rows_from = prompt->marks.n > 0 ? prompt->marks.at[0].pos : 0;
     r->mirostat_mu = 2 * p->sampling.mirostat_tau;
     r->thought = prompt->thought;
     r->n_pins = k == 0 ? prompt->n_pins : 0;
@@ -335,12 +337,12 @@ static int check_task(struct api_request *p, const struct server_model *model)
 {
     if ((p->wire_format->form & PARAMS_POOLED) != 0)
         return api_request_check_pooling(p, model);
-    if (!model->is_encoder)
+    if (!model->is_encoder ||
+        (model->decider != NULL && (p->wire_format->form & PARAMS_DECISIONS) != 0))
         return 0;
-    return api_error_set(
-        &p->error, 400, "model", "unsupported_model",
-        "the model '%s' is an encoder, which generates no text: use POST /v1/embeddings",
-        model->id);
+    return api_error_set(&p->error, 400, "model", "unsupported_model",
+                         "the model '%s' is an encoder, which generates no text: use POST %s",
+                         model->id, model->only_decides ? "/v1/decisions" : "/v1/embeddings");
 }
 
 /* Fill in a receipt's source. A receipt tells how to compute an answer from its beginning, so a
@@ -433,6 +435,8 @@ static int build_requests(struct api_request *p, const struct server_model *mode
         return api_request_no_memory(p);
     if (make_prompts(p, model) < 0)
         return ERR_INVAL;
+    cJSON_Delete(p->params.joined_texts); /* the texts are tokens now */
+    p->params.joined_texts = NULL;
     if (p->wire_format->answer == NULL)
         return make_requests(p, model, headers);
     p->n_choices = 0; /* the call needs only the prompts */
@@ -506,6 +510,9 @@ void api_request_release(struct api_request *p)
         mem_free(p->prompts[i].pooled);
         mem_free(p->prompts[i].label_ids);
         mem_free(p->prompts[i].label_logprobs);
+        mem_free(p->prompts[i].paths);
+        mem_free((void *)p->prompts[i].marks.at);
+        mem_free(p->prompts[i].marks.outs);
         token_list_release(&p->prompts[i].ids);
         buf_release(&p->prompts[i].scores);
     }

@@ -14,6 +14,7 @@
 #include "core/base/mem.h"
 #include "server/api/chat/chat_values.h"
 #include "server/api/decision_labels.h"
+#include "server/api/label_tree.h"
 
 #include <string.h>
 
@@ -82,17 +83,21 @@ static const char *label_of(const struct decision_work *w, enum decision_label_k
 
 static void add_line(struct buf *out, const char *label, const char *name, const char *detail)
 {
-    buf_add_str(out, label);
+    buf_printf(out, "\n%s", label);
     if (name != NULL || detail != NULL)
         buf_printf(out, ": %s%s%s", name != NULL ? name : "",
                    name != NULL && detail != NULL ? " - " : "", detail != NULL ? detail : "");
-    buf_add_char(out, '\n');
+}
+
+static bool is_word_label(enum decision_label_kind which)
+{
+    return which == LABELS_WORDS || which == LABELS_CAPITALIZED;
 }
 
 /* True: the label of an option goes with the option, wherever it stands; else with its place. */
 static bool is_own_label(enum decision_label_kind which)
 {
-    return which == LABELS_WORDS || which == LABELS_CAPITALIZED || which == LABELS_DIGITS;
+    return is_word_label(which) || which == LABELS_DIGITS;
 }
 
 static uint32_t label_at(const struct decision_question *q, enum decision_label_kind which,
@@ -101,18 +106,47 @@ static uint32_t label_at(const struct decision_question *q, enum decision_label_
     return is_own_label(which) ? decision_option_at(q, order, place) : place;
 }
 
+/* Say how to answer. The line stands before the question, so that all questions of a kind begin
+ * with the same tokens. */
+static void add_rule(const struct decision_work *w, const struct decision_question *q,
+                     enum decision_label_kind which, uint32_t order, struct buf *out)
+{
+    if (is_word_label(which))
+        buf_printf(out, "Answer only with %s or %s.\n",
+                   label_of(w, which, label_at(q, which, order, 0)),
+                   label_of(w, which, label_at(q, which, order, 1)));
+    else
+        buf_printf(out, "Answer only with the %s of one %s.\n",
+                   which == LABELS_DIGITS                                       ? "number"
+                   : which == LABELS_LETTERS || which == LABELS_SPELLED_LETTERS ? "letter"
+                                                                                : "letters",
+                   q->kind == DECISION_SCORE ? "level" : "option");
+}
+
+/* True: the rule names the options already, and there is nothing to say about them. */
+static bool is_said_by_rule(const struct decision_question *q,
+                            const struct decision_option *options, enum decision_label_kind which)
+{
+    for (uint32_t i = 0; i < q->n_options; i++)
+        if (options[i].name != NULL || options[i].detail != NULL)
+            return false;
+    return is_word_label(which);
+}
+
 static void add_options(const struct decision_work *w, const struct decision_question *q,
                         enum decision_label_kind which, uint32_t order, struct buf *out)
 {
     static const char *const yes_no[] = {"yes", "no"};
-    const bool has_words = which == LABELS_WORDS || which == LABELS_CAPITALIZED;
+    const struct decision_option *options = &w->p->params.decisions.options[q->first_option];
 
+    if (is_said_by_rule(q, options, which))
+        return;
     for (uint32_t place = 0; place < q->n_options; place++) {
         const uint32_t i = decision_option_at(q, order, place);
-        const struct decision_option *o = &w->p->params.decisions.options[q->first_option + i];
-        const char *name = q->kind == DECISION_YES_NO && !has_words ? yes_no[i] : o->name;
+        const bool is_named = q->kind != DECISION_YES_NO || is_word_label(which);
 
-        add_line(out, label_of(w, which, label_at(q, which, order, place)), name, o->detail);
+        add_line(out, label_of(w, which, label_at(q, which, order, place)),
+                 is_named ? options[i].name : yes_no[i], options[i].detail);
     }
 }
 
@@ -121,21 +155,12 @@ static void add_question(const struct decision_work *w, const struct decision_qu
 {
     const char *text = q->text != NULL ? q->text : "";
 
+    add_rule(w, q, which, order, out);
     if (q->kind == DECISION_YES_NO)
-        buf_printf(out, "Question: is this true? %s\n", text);
-    else if (q->text != NULL)
-        buf_printf(out, "Question: %s\n", text);
-    add_options(w, q, which, order, out);
-    if (which == LABELS_WORDS || which == LABELS_CAPITALIZED)
-        buf_printf(out, "Answer only with %s or %s.",
-                   label_of(w, which, label_at(q, which, order, 0)),
-                   label_of(w, which, label_at(q, which, order, 1)));
+        buf_printf(out, "Question: is this true? %s", text);
     else
-        buf_printf(out, "Answer only with the %s of one %s.",
-                   which == LABELS_DIGITS    ? "number"
-                   : which == LABELS_LETTERS ? "letter"
-                                             : "letters",
-                   q->kind == DECISION_SCORE ? "level" : "option");
+        buf_printf(out, "Question: %s", q->text != NULL ? text : "which one?");
+    add_options(w, q, which, order, out);
 }
 
 /* ---- prompts ---- */
@@ -168,9 +193,19 @@ static int make_probe(struct decision_work *w)
 static int refuse_labels(struct decision_work *w, uint32_t n)
 {
     return api_error_set(&w->p->error, 400, "questions", NULL,
-                         "the model '%s' cannot decide between %u options: its tokenizer has fewer "
-                         "labels that are one token each where its answer begins",
+                         "the model '%s' cannot decide between %u options: its tokenizer has no "
+                         "labels for them that leave the tokens before its answer as they are",
                          w->model->id, n);
+}
+
+static int refuse_prompts(struct decision_work *w)
+{
+    return api_error_set(&w->p->error, 400, "questions", NULL,
+                         "the model '%s' has labels of several tokens for some questions, which "
+                         "are more than %d prompts or %llu million tokens: ask fewer questions in "
+                         "a call",
+                         w->model->id, DECISIONS_MAX_PROMPTS,
+                         (unsigned long long)(MAX_TOKENS >> 20));
 }
 
 static int check_size(struct decision_work *w, const struct prompt *prompt)
@@ -204,6 +239,24 @@ static int keep_labels(struct decision_work *w, struct prompt *prompt,
     return 0;
 }
 
+/* Add the prompts that decide between labels of several tokens. */
+static int spell_labels(struct decision_work *w, uint32_t i, const struct decision_question *q,
+                        enum decision_label_kind which, uint32_t order)
+{
+    struct label_spelling by_place[DECISIONS_MAX_OPTIONS], by_option[DECISIONS_MAX_OPTIONS];
+    int rc = decision_labels_spell(&w->labels, &w->p->prompts[i], which, q->n_options, by_place);
+
+    if (rc < 0)
+        return rc == ERR_NOENT ? refuse_labels(w, q->n_options) : api_request_cannot_encode(w->p);
+    for (uint32_t place = 0; place < q->n_options; place++)
+        by_option[decision_option_at(q, order, place)] = by_place[place];
+    rc = label_tree_grow(w->p, i, by_option, q->n_options, MAX_TOKENS, &w->n_tokens);
+    return rc == ERR_NOENT   ? refuse_labels(w, q->n_options)
+           : rc == ERR_LIMIT ? refuse_prompts(w)
+           : rc < 0          ? api_request_no_memory(w->p)
+                             : 0;
+}
+
 static int make_decision(struct decision_work *w, uint32_t i)
 {
     struct prompt *prompt = &w->p->prompts[i];
@@ -212,8 +265,6 @@ static int make_decision(struct decision_work *w, uint32_t i)
     enum decision_label_kind which;
     int rc = decision_labels_find(&w->labels, q->kind, q->n_options, &which);
 
-    if (rc == ERR_NOENT)
-        return refuse_labels(w, q->n_options);
     if (rc < 0)
         return api_request_cannot_encode(w->p);
     clear_question(w);
@@ -222,19 +273,29 @@ static int make_decision(struct decision_work *w, uint32_t i)
         return ERR_INVAL;
     if (check_size(w, prompt) < 0)
         return ERR_INVAL;
+    if (decision_labels_are_spelled(which))
+        return spell_labels(w, i, q, which, order);
     rc = decision_labels_hold(&w->labels, prompt, which, q->n_options);
     if (rc <= 0)
         return rc < 0 ? api_request_cannot_encode(w->p) : refuse_labels(w, q->n_options);
+    return keep_labels(w, prompt, q, which, order);
+}
+
+static void drop_text(struct prompt *prompt)
+{
     mem_free(prompt->text);
     prompt->text = NULL;
-    return keep_labels(w, prompt, q, which, order);
 }
 
 int api_request_decide(struct api_request *p, const struct server_model *model)
 {
-    struct decision_work *w = mem_calloc(1, sizeof(*w));
+    const uint32_t n = p->params.n_prompts; /* label_tree_grow() adds more */
+    struct decision_work *w;
     int rc;
 
+    if (model->decider != NULL)
+        return api_request_decide_trained(p, model);
+    w = mem_calloc(1, sizeof(*w));
     if (w == NULL)
         return api_request_no_memory(p);
     w->p = p;
@@ -244,8 +305,10 @@ int api_request_decide(struct api_request *p, const struct server_model *model)
     rc = open_message(w);
     if (rc == 0)
         rc = make_probe(w);
-    for (uint32_t i = 0; rc == 0 && i < p->params.n_prompts; i++)
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
         rc = make_decision(w, i);
+        drop_text(&p->prompts[i]);
+    }
     mem_free(w->probe.text);
     token_list_release(&w->probe.ids);
     buf_release(&w->text); /* no message is rendered any more */

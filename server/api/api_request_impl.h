@@ -10,6 +10,12 @@
 
 struct spans;
 
+struct prompt_ends { /* number of special tokens that are added before and after a text */
+    uint32_t before, behind;
+};
+
+struct prompt_ends api_request_ends(const struct api_request *p, const struct tokenizer *t);
+
 /* Fill prompt i with its text and tokens; the prompts before it are complete. 0, or a negative
  * ERR_* with p->error filled. */
 int api_request_make_prompt(struct api_request *p, const struct server_model *model, uint32_t i);
@@ -40,8 +46,7 @@ void api_request_set_shift(const struct params *p, const struct tokenizer *t, st
 
 /* Let the request continue after the tokens of params.resume, as if the engine had generated them.
  * 0, or a negative ERR_* with p->error filled. */
-int api_request_resume(struct api_request *p, const struct server_model *model,
-                       struct request *r);
+int api_request_resume(struct api_request *p, const struct server_model *model, struct request *r);
 /* Put the part of the answer that an earlier process has generated into params.resume. 0, or a
  * negative ERR_* with p->error filled. */
 int api_request_restore(struct api_request *p, const struct saved_request *saved);
@@ -56,6 +61,10 @@ int api_request_take_item(struct api_request *p, const struct server_model *mode
 /* DECISIONS: make the prompts of all questions, and their labels. Returns as
  * api_request_make_prompt(). */
 int api_request_decide(struct api_request *p, const struct server_model *model);
+/* The same for a model that was trained for decisions; _take_trained() makes the text and tokens of
+ * prompt i. */
+int api_request_decide_trained(struct api_request *p, const struct server_model *model);
+int api_request_take_trained(struct api_request *p, const struct server_model *model, uint32_t i);
 /* Make a prompt of the body's conversation; returns as api_request_make_prompt(). */
 int api_request_take_chat(struct api_request *p, const struct server_model *model,
                           struct prompt *prompt);

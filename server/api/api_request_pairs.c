@@ -14,20 +14,9 @@
 
 #include <string.h>
 
-struct ends { /* number of special tokens that are added before and after a text */
-    uint32_t before, behind;
-};
-
-static struct ends ends_of(const struct api_request *p, const struct tokenizer *t)
-{
-    if (p->params.has_add_special && !p->params.add_special)
-        return (struct ends){0};
-    return (struct ends){tokenizer_adds_bos(t) ? 1u : 0u, tokenizer_n_behind(t)};
-}
-
 /* Cut the text after its first `most` tokens, but keep the special tokens that end it; most 0: do
  * not cut. */
-static void cut_pair(struct token_list *list, const struct ends *e, uint32_t most)
+static void cut_pair(struct token_list *list, const struct prompt_ends *e, uint32_t most)
 {
     const size_t n = list->n - e->before - e->behind;
 
@@ -41,7 +30,7 @@ static void cut_pair(struct token_list *list, const struct ends *e, uint32_t mos
 static int encode(struct api_request *p, const struct server_model *model, const char *text,
                   uint32_t most, struct token_list *list)
 {
-    const struct ends e = ends_of(p, model->tokenizer);
+    const struct prompt_ends e = api_request_ends(p, model->tokenizer);
     const bool adds = e.before + e.behind > 0;
     const size_t n = strlen(text);
     const size_t max = most > 0 || p->params.max_prompt > 0 ? n * 4 + 16 : model->max_context;
@@ -142,7 +131,7 @@ static int take_filled(struct api_request *p, const struct server_model *model,
 static int append(struct api_request *p, const struct server_model *model, struct prompt *prompt,
                   const struct token_list *document)
 {
-    const struct ends e = ends_of(p, model->tokenizer);
+    const struct prompt_ends e = api_request_ends(p, model->tokenizer);
     const int32_t separator = tokenizer_pair_separator(model->tokenizer);
     const size_t max = prompt->ids.n + document->n + 1;
     int rc = 0;
@@ -160,7 +149,7 @@ static int append(struct api_request *p, const struct server_model *model, struc
 static void shorten(const struct api_request *p, const struct server_model *model,
                     struct prompt *prompt)
 {
-    const struct ends e = ends_of(p, model->tokenizer);
+    const struct prompt_ends e = api_request_ends(p, model->tokenizer);
     const size_t most = p->params.max_prompt == UINT32_MAX ? model->max_context
                                                            : p->params.max_prompt;
     struct token_list *list = &prompt->ids;

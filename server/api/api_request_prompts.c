@@ -40,6 +40,8 @@ static const char *text_field(const struct api_request *p)
         return "text_2";
     case PARAMS_SCORING:
         return "items";
+    case PARAMS_COHERE_EMBED:
+        return p->params.has_inputs ? "inputs" : "texts";
     case PARAMS_CLASSIFY:
     case PARAMS_POOL:
         return "input";
@@ -65,8 +67,7 @@ int api_request_cannot_encode(struct api_request *p)
                          "'%s' takes too many steps to tokenize", text_field(p));
 }
 
-int api_request_too_long(struct api_request *p, const struct server_model *model,
-                         uint32_t n_prompt)
+int api_request_too_long(struct api_request *p, const struct server_model *model, uint32_t n_prompt)
 {
     char size[32] = "";
 
@@ -105,7 +106,7 @@ static size_t max_ids(const struct api_request *p, const struct server_model *mo
     const size_t context = api_request_context(p, model), most = n_text * 4 + 16;
 
     if (p->params.max_prompt == 0 && (p->params.form & PARAMS_LLAMA) == 0 &&
-        p->params.edits.n == 0 && must_fit(p) && !api_request_may_cut(p))
+        p->params.edits.n == 0 && must_fit(p) && !api_request_may_cut(p) && !model->only_decides)
         return context;
     return most > context ? most : context;
 }
@@ -139,7 +140,31 @@ static uint32_t cut_to(const struct api_request *r, const struct server_model *m
 
     if (p->max_tokens == PARAMS_NO_LIMIT)
         answer = 1;
+    if (p->form == PARAMS_COHERE_EMBED && p->max_prompt > context)
+        return context;
     return p->max_prompt == UINT32_MAX ? context - answer : p->max_prompt;
+}
+
+struct prompt_ends api_request_ends(const struct api_request *p, const struct tokenizer *t)
+{
+    if (p->params.has_add_special && !p->params.add_special)
+        return (struct prompt_ends){0};
+    return (struct prompt_ends){tokenizer_adds_bos(t) ? 1u : 0u, tokenizer_n_behind(t)};
+}
+
+/* Cut the prompt to `most` tokens at the beginning or the end of its text; the special tokens
+ * around the text stay if there is room for them. */
+static void cut_between(const struct params *p, struct prompt_ends e, uint32_t most,
+                        struct token_list *list)
+{
+    int32_t *ids = list->ids;
+    const uint32_t room = most - e.before - e.behind;
+
+    if (most >= e.before + e.behind && p->cuts_end)
+        memmove(ids + e.before + room, ids + list->n - e.behind, e.behind * sizeof(*ids));
+    else if (most >= e.before + e.behind)
+        memmove(ids + e.before, ids + list->n - e.behind - room, (room + e.behind) * sizeof(*ids));
+    list->n = most;
 }
 
 /* Cut a prompt that is too long; an echo then has the text of the remaining tokens. */
@@ -150,7 +175,9 @@ static int fit_prompt(struct api_request *p, const struct server_model *model,
     struct token_list *list = &prompt->ids;
 
     if (p->params.max_prompt > 0 && list->n > most) {
-        if (!p->params.cuts_end)
+        if (p->params.form == PARAMS_COHERE_EMBED)
+            cut_between(&p->params, api_request_ends(p, model->tokenizer), most, list);
+        else if (!p->params.cuts_end)
             memmove(list->ids, list->ids + (list->n - most), most * sizeof(*list->ids));
         else if ((p->params.form & PARAMS_OLLAMA) != 0 &&
                  tokenizer_is_control(model->tokenizer, list->ids[list->n - 1]))
@@ -168,6 +195,11 @@ static int fit_prompt(struct api_request *p, const struct server_model *model,
         api_request_cut_middle(&p->params, model->tokenizer, api_request_context(p, model), list);
         prompt->is_text = false;
     }
+    if (p->params.max_text > 0 && list->n > p->params.max_text)
+        return api_error_set(&p->error, 400, text_field(p), NULL,
+                             "a text has %zu tokens, more than 'max_tokens' %u, and 'truncate' is "
+                             "NONE",
+                             list->n, p->params.max_text);
     if (list->n > api_request_context(p, model) && must_fit(p))
         return api_request_too_long(p, model, (uint32_t)list->n);
     return 0;
@@ -192,11 +224,10 @@ int api_request_encode_text(struct api_request *p, const struct server_model *mo
     const struct tokenizer *t = model->tokenizer;
     const int32_t bos = tokenizer_bos(t);
     const size_t max = max_ids(p, model, prompt->n_text);
-    int rc =
-        own != NULL ? tokenizer_encode_own(t, prompt->text, prompt->n_text, own, max, p->budget,
-                                           &prompt->ids)
-                    : tokenizer_encode(t, prompt->text, prompt->n_text, flags, max, p->budget,
-                                       &prompt->ids);
+    int rc = own != NULL ? tokenizer_encode_own(t, prompt->text, prompt->n_text, own, max,
+                                                p->budget, &prompt->ids)
+                         : tokenizer_encode(t, prompt->text, prompt->n_text, flags, max, p->budget,
+                                            &prompt->ids);
 
     prompt->is_text = true;
     if (rc == 0 && own != NULL && adds && bos != TOKEN_NONE)
@@ -332,6 +363,8 @@ static int take_prompt(struct api_request *p, const struct server_model *model, 
 {
     const cJSON *v;
 
+    if ((p->params.form & PARAMS_DECISIONS) != 0 && model->decider != NULL)
+        return api_request_take_trained(p, model, i);
     if (params_has_turns(&p->params))
         return api_request_take_chat(p, model, &p->prompts[i]);
     if ((p->params.form & PARAMS_PAIRS) != 0)
@@ -362,6 +395,34 @@ static void find_twin(struct api_request *p, uint32_t i)
     }
 }
 
+static uint32_t count_shared(const struct token_list *a, const struct token_list *b)
+{
+    const size_t most = a->n < b->n ? a->n : b->n;
+    size_t n = 0;
+
+    while (n < most && a->ids[n] == b->ids[n])
+        n++;
+    return (uint32_t)n;
+}
+
+/* Find the most tokens that prompt i has in common with the beginning of an earlier prompt. */
+static void find_shared(struct api_request *p, uint32_t i)
+{
+    struct prompt *prompt = &p->prompts[i];
+    const struct token_list *own = &prompt->ids;
+
+    for (uint32_t k = i; k-- > 0;) {
+        const struct token_list *other = &p->prompts[k].ids;
+        const uint32_t n = prompt->n_shared;
+
+        if (n < own->n && n < other->n && own->ids[n] == other->ids[n]) {
+            const uint32_t more = count_shared(own, other);
+
+            prompt->n_shared = more > n ? more : n;
+        }
+    }
+}
+
 int api_request_make_prompt(struct api_request *p, const struct server_model *model, uint32_t i)
 {
     struct prompt *prompt = &p->prompts[i];
@@ -386,5 +447,7 @@ int api_request_make_prompt(struct api_request *p, const struct server_model *mo
     if (p->constraint != NULL) /* a leading blank is part of the constrained text */
         prompt->at_start = false;
     find_twin(p, i);
+    if (p->params.n_prompts <= SERVER_DRY_RUNS)
+        find_shared(p, i);
     return 0;
 }

@@ -36,24 +36,56 @@ static bool starts_with_ids(const struct token_list *list, const int32_t *ids, s
     return list->n >= n && memcmp(list->ids, ids, n * sizeof(*ids)) == 0;
 }
 
-/* Return the token that the label is after `text` with its tokens `ids`; TOKEN_NONE: it is not one
- * token. Negative ERR_* otherwise. */
-static int find_label_id(struct decision_labels *l, const char *text, size_t n_text,
-                         const int32_t *ids, size_t n_ids, const char *label, int32_t *id)
+/* A text that ends where an answer begins: all of a prompt, or the tail of all prompts. */
+struct label_place {
+    const char *text; /* [n_text] */
+    size_t n_text;
+    const int32_t *ids; /* [n_ids] tokens of the text */
+    size_t n_ids;
+};
+
+static struct label_place place_of_tail(const struct decision_labels *l)
+{
+    return (struct label_place){l->tail, l->n_tail, l->tail_ids, l->n_tail_ids};
+}
+
+static struct label_place place_of_prompt(const struct prompt *prompt)
+{
+    return (struct label_place){prompt->text, prompt->n_text, prompt->ids.ids, prompt->ids.n};
+}
+
+/* Find the tokens of the label at a place. n is 0 if they are more than LABEL_MAX_TOKENS, or if the
+ * tokens before them change. ERR_NOMEM, ERR_LIMIT. */
+static int spell_label(struct decision_labels *l, const struct label_place *at, const char *label,
+                       struct label_spelling *out)
 {
     struct token_list list = {0};
     struct buf whole;
     int rc;
 
-    *id = TOKEN_NONE;
+    *out = (struct label_spelling){0};
     buf_init(&whole, MAX_TAIL);
-    buf_add(&whole, text, n_text);
+    buf_add(&whole, at->text, at->n_text);
     buf_add_str(&whole, label);
-    rc = whole.err < 0 ? whole.err : encode_label_text(l, &whole, n_text, &list);
-    if (rc == 0 && list.n == n_ids + 1 && starts_with_ids(&list, ids, n_ids))
-        *id = list.ids[n_ids];
+    rc = whole.err < 0 ? whole.err : encode_label_text(l, &whole, at->n_text, &list);
+    if (rc == 0 && list.n > at->n_ids && list.n <= at->n_ids + LABEL_MAX_TOKENS &&
+        starts_with_ids(&list, at->ids, at->n_ids)) {
+        out->n = (uint32_t)(list.n - at->n_ids);
+        memcpy(out->ids, list.ids + at->n_ids, out->n * sizeof(*out->ids));
+    }
     token_list_release(&list);
     buf_release(&whole);
+    return rc;
+}
+
+/* Return the token that the label is at a place; TOKEN_NONE: it is not one token. */
+static int find_label_id(struct decision_labels *l, const struct label_place *at, const char *label,
+                         int32_t *id)
+{
+    struct label_spelling s;
+    const int rc = spell_label(l, at, label, &s);
+
+    *id = s.n == 1 ? s.ids[0] : TOKEN_NONE;
     return rc;
 }
 
@@ -120,19 +152,20 @@ int decision_labels_init(struct decision_labels *l, const struct prompt *prompt)
 /* Write text i of a set; false: there are no more. */
 static bool label_text(enum decision_label_kind which, uint32_t i, char out[4])
 {
-    static const char *const words[] = {"yes", "no", "Yes", "No"};
-    const char *word = which == LABELS_WORDS ? words[i & 1] : words[2 + (i & 1)];
+    static const char *const words[] = {"Yes", "No", "yes", "no"};
+    const char *word = which == LABELS_CAPITALIZED ? words[i & 1] : words[2 + (i & 1)];
 
     memset(out, 0, 4);
     switch (which) {
-    case LABELS_WORDS:
     case LABELS_CAPITALIZED:
+    case LABELS_WORDS:
         memcpy(out, word, strlen(word));
         return i < 2;
     case LABELS_DIGITS:
         out[0] = (char)('0' + i);
         return i < 10;
     case LABELS_LETTERS:
+    case LABELS_SPELLED_LETTERS:
         out[0] = (char)('A' + i);
         return i < 26;
     default:
@@ -153,11 +186,12 @@ static bool has_id(const struct decision_label_set *s, int32_t id)
 static int search_labels(struct decision_labels *l, enum decision_label_kind which)
 {
     struct decision_label_set *s = &l->sets[which];
+    const struct label_place tail = place_of_tail(l);
     char text[4];
 
     for (uint32_t i = 0; s->n < DECISIONS_MAX_OPTIONS && label_text(which, i, text); i++) {
         int32_t id;
-        const int rc = find_label_id(l, l->tail, l->n_tail, l->tail_ids, l->n_tail_ids, text, &id);
+        const int rc = find_label_id(l, &tail, text, &id);
 
         if (rc < 0)
             return rc;
@@ -172,14 +206,24 @@ static int search_labels(struct decision_labels *l, enum decision_label_kind whi
     return 0;
 }
 
+static enum decision_label_kind write_labels(struct decision_labels *l, uint32_t n)
+{
+    const enum decision_label_kind which = n <= 26 ? LABELS_SPELLED_LETTERS : LABELS_SPELLED_PAIRS;
+    struct decision_label_set *s = &l->sets[which];
+
+    while (s->n < n && label_text(which, s->n, s->texts[s->n]))
+        s->n++;
+    return which;
+}
+
 int decision_labels_find(struct decision_labels *l, enum decision_kind kind, uint32_t n,
                          enum decision_label_kind *out)
 {
-    static const uint8_t first[] = {[DECISION_YES_NO] = LABELS_WORDS,
+    static const uint8_t first[] = {[DECISION_YES_NO] = LABELS_CAPITALIZED,
                                     [DECISION_CHOICE] = LABELS_LETTERS,
                                     [DECISION_SCORE] = LABELS_DIGITS};
 
-    for (int k = first[kind]; k < N_LABELS_KINDS; k++) {
+    for (int k = first[kind]; k < LABELS_SPELLED_LETTERS; k++) {
         if (kind == DECISION_YES_NO && k == LABELS_DIGITS)
             continue;
         if (!l->sets[k].is_known) {
@@ -192,13 +236,29 @@ int decision_labels_find(struct decision_labels *l, enum decision_kind kind, uin
         if (l->sets[k].n >= n)
             return 0;
     }
-    return ERR_NOENT;
+    *out = write_labels(l, n);
+    return 0;
+}
+
+int decision_labels_spell(struct decision_labels *l, const struct prompt *prompt,
+                          enum decision_label_kind which, uint32_t n, struct label_spelling *out)
+{
+    const struct label_place at = l->has_control ? place_of_tail(l) : place_of_prompt(prompt);
+
+    for (uint32_t i = 0; i < n; i++) {
+        const int rc = spell_label(l, &at, l->sets[which].texts[i], &out[i]);
+
+        if (rc < 0 || out[i].n == 0)
+            return rc < 0 ? rc : ERR_NOENT;
+    }
+    return 0;
 }
 
 int decision_labels_hold(struct decision_labels *l, const struct prompt *prompt,
                          enum decision_label_kind which, uint32_t n)
 {
     const struct decision_label_set *s = &l->sets[which];
+    const struct label_place at = place_of_prompt(prompt);
 
     if (l->has_control)
         return prompt->ids.n >= l->n_tail_ids &&
@@ -206,8 +266,7 @@ int decision_labels_hold(struct decision_labels *l, const struct prompt *prompt,
                       l->n_tail_ids * sizeof(*l->tail_ids)) == 0;
     for (uint32_t i = 0; i < n; i++) {
         int32_t id;
-        const int rc = find_label_id(l, prompt->text, prompt->n_text, prompt->ids.ids,
-                                     prompt->ids.n, s->texts[i], &id);
+        const int rc = find_label_id(l, &at, s->texts[i], &id);
 
         if (rc < 0 || id != s->ids[i])
             return rc < 0 ? rc : 0;

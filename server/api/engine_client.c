@@ -186,7 +186,9 @@ int engine_client_check_dry_room(struct engine_client *engine, uint32_t n, struc
     if (check_open(engine, e) < 0)
         return ERR_CANCELED;
     if (n > SERVER_DRY_RUNS)
-        return api_error_set(e, 400, "input", NULL, "a plan can have at most %d prompts, got %u",
+        return api_error_set(e, 400, NULL, NULL,
+                             "a plan can have at most %d prompts, got %u: send fewer texts or "
+                             "questions",
                              SERVER_DRY_RUNS, n);
     if (engine->priv->n_dry + n <= SERVER_DRY_RUNS)
         return 0;

@@ -35,7 +35,7 @@ static const struct area {
     {"/v1/skills/", "this server runs no tools"},
     {"/v1/evals/", "this server does not evaluate answers"},
     {"/v1/organization/", "use GET /v1/usage"},
-    {"/v2/embed", "use POST /v1/embeddings"},
+    {"/v1/embed", "use POST /v2/embed"},
     {"/v2/chat", "use POST /v1/chat/completions"},
     {"/invocations", "use the path of an API, such as POST /v1/chat/completions"},
     {"/sleep", "use POST /models/unload"},
@@ -74,6 +74,8 @@ bool not_built_refuse(void *ud, struct http_call *call, bool is_known)
         http_call_render_errors(call, anthropic_messages_error);
     else if (strncmp(path, "/api/", 5) == 0 && path[5] != '\0')
         http_call_render_errors(call, ollama_error);
+    else if (strncmp(path, "/v2/", 4) == 0 || is_within(path, "/v1/embed"))
+        http_call_render_errors(call, cohere_error);
     if (why != NULL)
         api_error_set(&e, 404, NULL, "not_built", "%.60s is not supported: %s", path, why);
     else

@@ -122,9 +122,16 @@ uint64_t request_memory_of_vectors(const struct params *p, const struct prompt *
 {
     const uint64_t n = prompt->pooled_bytes / sizeof(*prompt->pooled);
 
+    if (p->form == PARAMS_COHERE_EMBED)
+        return n * (unsigned)__builtin_popcount(p->embedding_types) * RESPONSE_NUMBER_BYTES;
     if ((p->form & (PARAMS_NUMBERS | PARAMS_OLLAMA_VECTORS)) == 0)
         return 0;
     return n * (p->as_base64 ? RESPONSE_BASE64_BYTES : RESPONSE_NUMBER_BYTES);
+}
+
+static uint64_t of_marks(const struct marks *m)
+{
+    return m->n * (sizeof(*m->at) + (uint64_t)m->n_out * sizeof(*m->outs));
 }
 
 uint64_t request_memory_of_parsed(const struct api_request *p)
@@ -142,7 +149,8 @@ uint64_t request_memory_of_parsed(const struct api_request *p)
 
         bytes += sizeof(*prompt) + prompt->ids.n * sizeof(*prompt->ids.ids) +
                  (prompt->text != NULL ? prompt->n_text : 0) + prompt->pooled_bytes +
-                 request_memory_of_vectors(params, prompt) +
+                 request_memory_of_vectors(params, prompt) + of_marks(&prompt->marks) +
+                 prompt->n_paths * (sizeof(*prompt->paths) + DECISION_BYTES) +
                  prompt->n_labels * (sizeof(*prompt->label_ids) + sizeof(*prompt->label_logprobs) +
                                      DECISION_BYTES);
     }

@@ -21,6 +21,7 @@
 
 struct adapter_set;
 struct chat;
+struct decision_model;
 struct kv_event_publisher;
 struct queue;
 struct swap_store;
@@ -83,17 +84,25 @@ struct server_model { /* a served model; what it points to is borrowed */
     enum pooling pooling;    /* pooling of embeddings */
     bool keeps_tokens;       /* each token has a vector, unless a body asks for another pooling */
     uint32_t n_labels;       /* labels of its classifier; 0: it has none */
+    uint32_t n_token_labels; /* labels of each token, in place of those of texts; 0: none */
+    uint32_t n_token_vector; /* numbers of a token's vector for late interaction; 0: its state is
+                              * the vector */
+    bool skips_bos;          /* these vectors leave out BOS */
+    bool has_weights;        /* each token has a lexical weight */
+    bool is_late;            /* a text has no vector of its own, only those of its tokens */
     char *const *labels;     /* names of the labels; NULL: they have none */
     bool is_cross;           /* a cross-encoder, which reads two texts in one prompt; the output
                               * yes_label is their relevance */
     uint32_t yes_label;
     bool is_encoder;         /* the model only makes embeddings */
+    bool only_decides;       /* its last layers are a head for decisions */
     uint32_t prefill_chunk;  /* the scheduler's for this model */
     bool shares_prefixes;
     const struct tokenizer *tokenizer;
     const struct sampling_defaults *sampling; /* defaults of requests */
     const struct request_defaults *request_defaults;
     const struct chat *chat;
+    const struct decision_model *decider; /* NULL: the model was not trained for decisions */
     struct constraint_cache *constraint_cache;
     struct adapter_set *adapters; /* or NULL */
     struct prefix_fetch *fetch; /* of the block store; NULL: there is none for this model */

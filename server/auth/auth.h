@@ -34,6 +34,7 @@ enum auth_flags {              /* flags of a route */
     AUTH_BY_VERSION = 1u << 8, /* answers have Anthropic's shape if the request has the header
                                 * anthropic-version */
     AUTH_UPLOAD = 1u << 9,     /* its body is received in pieces, with a Content-Type of its own */
+    AUTH_COHERE = 1u << 10,    /* errors have Cohere's shape */
 };
 
 struct auth {

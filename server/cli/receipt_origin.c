@@ -47,8 +47,8 @@ static void add_sampling(struct buf *out, const struct sampling_defaults *d)
 
 static void add_thinking(struct buf *out, const struct request_defaults *d)
 {
-    buf_printf(out, "\"thinking\":%d,\"reasoning_budget\":%" PRId32, (int)d->thinking,
-               d->reasoning_budget);
+    buf_printf(out, "\"thinking\":%d,\"reasoning_budget\":%" PRId32 ",\"permutations\":%" PRIu32,
+               (int)d->thinking, d->reasoning_budget, d->permutations);
     if (d->budget_message != NULL) {
         buf_add_str(out, ",\"reasoning_budget_message\":");
         json_add_cstring(out, d->budget_message);

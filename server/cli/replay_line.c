@@ -254,6 +254,7 @@ static void parse_request(struct line *l, const cJSON *o, struct request *q)
     q->min_tokens = (uint32_t)may(l, o, "min_tokens", UINT32_MAX);
     q->ignore_eos = may(l, o, "ignore_eos", 1) == 1;
     q->score_prompt = may(l, o, "score_prompt", 1) == 1;
+    q->rows_from = (uint32_t)may(l, o, "rows_from", UINT32_MAX);
     q->asks_store = may(l, o, "asks_store", 1) == 1;
     parse_stop(l, o, q);
     parse_pins(l, o, q);

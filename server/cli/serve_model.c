@@ -33,6 +33,7 @@
 #include "server/adapters/adapter_set.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint/constraint_cache.h"
+#include "server/api/decision_model.h"
 #include "server/cli/low_priority.h"
 #include "server/cli/model_files.h"
 #include "server/cli/receipt_origin.h"
@@ -171,6 +172,7 @@ static int read_request_defaults(struct request_defaults *out, const struct conf
         .seed = isnan(c->seed) ? 0 : (uint64_t)c->seed,
         .thinking = thinking[c->reasoning],
         .reasoning_budget = (int32_t)c->reasoning_budget,
+        .permutations = (uint32_t)c->permutations,
     };
     if (request_defaults_take_message(out, c->reasoning_budget_message) < 0) {
         snprintf(err, err_len, "out of memory");
@@ -314,6 +316,7 @@ static void release_loaded(struct served *m)
     constraint_cache_destroy(&m->constraint_cache);
     adapter_set_destroy(&m->adapters); /* no request holds an adapter any more */
     chat_destroy(&m->chat);
+    decision_model_destroy(&m->decider);
     buf_release(&m->receipt_origin);
     instance_draft_release(&m->draft);
     instance_release(&m->engine);
@@ -471,6 +474,23 @@ static int make_chat(struct served *m, char *err, size_t err_len)
     return 0;
 }
 
+static int make_decider(struct served *m)
+{
+    const int rc = decision_model_create(&m->decider, m->engine.model, m->engine.tokenizer);
+    char id[280], type[80], complaint[400];
+
+    if (rc < 0 || m->decider == NULL)
+        return rc;
+    log_quote(id, sizeof(id), m->id);
+    log_quote(type, sizeof(type), decision_model_type(m->decider));
+    if (decision_model_complaint(m->decider) != NULL)
+        log_warn("main", "decisions=%s unusable=%s model=%s", type,
+                 log_quote(complaint, sizeof(complaint), decision_model_complaint(m->decider)), id);
+    else
+        log_info("main", "decisions=%s model=%s", type, id);
+    return 0;
+}
+
 static int make_constraint_cache(struct served *m)
 {
     const struct constraint_cache_options options = {.tokenizer = m->engine.tokenizer,
@@ -550,6 +570,8 @@ static int start_engine(struct served *m, const struct served_company *company, 
         return EXIT_FAILED;
     rc = make_constraint_cache(m);
     if (rc == 0)
+        rc = make_decider(m);
+    if (rc == 0)
         rc = make_receipt_origin(m);
     if (rc == 0)
         rc = identify_answers(m);
@@ -597,7 +619,8 @@ static enum pooling pooling_of(enum config_pooling setting, const struct model_s
 {
     const bool is_auto = setting == CONFIG_POOLING_AUTO || setting == CONFIG_POOLING_NONE;
 
-    const bool is_head = is_auto && s->n_labels > 0 && s->head_kind != HEAD_LAST;
+    const bool is_head = is_auto && s->n_labels > 0 && s->n_token_out[TOKEN_HEAD_LABELS] == 0 &&
+                         s->head_kind != HEAD_LAST;
 
     if (setting == CONFIG_POOLING_MEAN || (is_auto && s->pooling_type == 1) ||
         (is_head && s->pooling_type != 2 && s->head_kind == HEAD_MEAN))
@@ -607,11 +630,23 @@ static enum pooling pooling_of(enum config_pooling setting, const struct model_s
     return POOLING_LAST;
 }
 
+/* True: only tokens have vectors, because the file has a head for these and no pooling, and the
+ * setting asks for none. */
+static bool is_late(enum config_pooling setting, const struct model_shape *s)
+{
+    return s->n_token_out[TOKEN_HEAD_VECTOR] > 0 && s->pooling_type == 0 &&
+           (setting == CONFIG_POOLING_AUTO || setting == CONFIG_POOLING_NONE);
+}
+
 /* Set the labels. If there is one label, it is the score of relevance; of several it is the label
  * "yes", if there is one. */
 static void complete_labels(struct server_model *f, const struct model *m)
 {
-    f->n_labels = m->shape.n_labels;
+    f->n_token_labels = m->shape.n_token_out[TOKEN_HEAD_LABELS];
+    f->n_labels = f->n_token_labels > 0 || m->decision.type[0] != '\0' ? 0 : m->shape.n_labels;
+    f->n_token_vector = m->shape.n_token_out[TOKEN_HEAD_VECTOR];
+    f->skips_bos = m->shape.skips_bos;
+    f->has_weights = m->shape.n_token_out[TOKEN_HEAD_WEIGHT] > 0;
     f->labels = m->labels;
     f->is_cross = f->n_labels == 1;
     for (uint32_t i = 0; f->labels != NULL && i < f->n_labels && !f->is_cross; i++) {
@@ -630,6 +665,7 @@ static void complete_model(struct server_model *f, const struct model *m)
     f->n_params = m->n_params;
     f->size = m->file_bytes;
     f->is_encoder = m->shape.is_encoder;
+    f->only_decides = m->shape.n_head_layers > 0;
     complete_labels(f, m);
 }
 
@@ -659,10 +695,12 @@ void served_complete(struct served *m)
     complete_engine(&m->info, &m->engine);
     m->info.pooling = pooling_of(m->config.pooling, &m->engine.model->shape);
     m->info.keeps_tokens = m->config.pooling == CONFIG_POOLING_NONE;
+    m->info.is_late = is_late(m->config.pooling, &m->engine.model->shape);
     m->info.load_us = m->load_us;
     m->info.bytes = m->bytes;
     m->info.sampling = &m->engine.sampling;
     m->info.chat = m->chat;
+    m->info.decider = m->decider;
     m->info.constraint_cache = m->constraint_cache;
     m->info.adapters = m->adapters;
     m->info.receipt_origin = m->receipt_origin.len > 0 ? m->receipt_origin.data : NULL;

@@ -37,6 +37,7 @@ struct served {           /* zero is empty */
     struct instance engine;
     struct instance_draft draft;
     struct chat *chat;
+    struct decision_model *decider; /* NULL: the model was not trained for decisions */
     struct request_defaults defaults;
     int64_t file_time; /* model_files_time() when the settings were read */
     struct constraint_cache *constraint_cache;

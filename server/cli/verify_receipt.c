@@ -147,6 +147,7 @@ static void take_defaults(struct verifier *v, const cJSON *receipt)
     *r = (struct request_defaults){
         .thinking = thinking_of(member(d, "thinking")),
         .reasoning_budget = (int32_t)whole_of(member(d, "reasoning_budget"), -1),
+        .permutations = (uint32_t)whole_of(member(d, "permutations"), 1),
         .template_kwargs = cJSON_Duplicate(member(d, "chat_template_kwargs"), true),
     };
     (void)request_defaults_take_message(r, receipt_text(d, "reasoning_budget_message"));
@@ -384,7 +385,7 @@ static void check_choice(struct verifier *v, const cJSON *choice, const struct a
         x.labels = member(choice, "labels");
         x.prompt = &p->prompts[(r - p->requests) / p->params.n_each];
         prepare_choice(v, choice, &x, *r);
-        if (x.tokens.n > 0 && queue_post(v->model->queue, *r) == 0) {
+        if ((x.tokens.n > 0 || x.labels != NULL) && queue_post(v->model->queue, *r) == 0) {
             *r = NULL; /* the engine owns it */
             follow_choice(v, &x);
         }
@@ -403,40 +404,68 @@ static void check_choices(struct verifier *v, const cJSON *receipt, const struct
         check_choice(v, choice, p);
 }
 
-/* Add the log-probabilities that a choice of the receipt has for the options of q. */
-static bool add_recorded(struct decision_result *r, const cJSON *choice,
-                         const struct decision_question *q)
+/* Read the log-probabilities of a choice's labels; false: it has not as many as the prompt. */
+static bool read_labels(const cJSON *choice, struct prompt *prompt)
 {
-    float logprobs[DECISIONS_MAX_OPTIONS];
     const cJSON *list = member(choice, "labels"), *item;
     uint32_t n = 0;
 
-    if ((uint32_t)cJSON_GetArraySize(list) != q->n_options)
+    if ((uint32_t)cJSON_GetArraySize(list) != prompt->n_labels)
         return false;
-    cJSON_ArrayForEach(item, list) logprobs[n++] = (float)item->valuedouble;
-    decision_result_add(r, logprobs, n, q->n_orders);
+    prompt->label_logprobs = mem_calloc(prompt->n_labels + 1u, sizeof(*prompt->label_logprobs));
+    if (prompt->label_logprobs == NULL)
+        return false;
+    cJSON_ArrayForEach(item, list)
+        prompt->label_logprobs[n++] = (float)item->valuedouble;
     return true;
 }
 
-/* Compare the answer of one question, whose orders are choices of the receipt. */
-static void diff_question(struct verifier *v, const cJSON *receipt, const struct api_request *p,
-                          uint32_t i)
+static void free_recorded(struct prompt *prompts, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        mem_free(prompts[i].label_logprobs);
+    mem_free(prompts);
+}
+
+/* Return the prompts of the call with the log-probabilities of the receipt, which has them in the
+ * same order; NULL: it has other labels. */
+static struct prompt *take_recorded(const cJSON *receipt, const struct api_request *p)
+{
+    const uint32_t n = p->params.n_prompts;
+    struct prompt *prompts = mem_calloc(n, sizeof(*prompts));
+    const cJSON *choice = member(receipt, "choices");
+    bool is_same = prompts != NULL && (uint32_t)cJSON_GetArraySize(choice) == n;
+
+    choice = is_same ? choice->child : NULL;
+    for (uint32_t i = 0; is_same && i < n; i++, choice = choice->next) {
+        prompts[i] = p->prompts[i]; /* with the paths of the labels */
+        prompts[i].label_logprobs = NULL;
+        is_same = read_labels(choice, &prompts[i]);
+    }
+    if (is_same || prompts == NULL)
+        return prompts;
+    free_recorded(prompts, n);
+    return NULL;
+}
+
+/* Compare the answers of all questions, whose orders are choices of the receipt. */
+static void diff_questions(struct verifier *v, const cJSON *receipt, const struct api_request *p)
 {
     const struct decision_set *s = &p->params.decisions;
-    const struct decision_question *q = &s->questions[i];
-    const cJSON *choices = member(receipt, "choices");
-    struct decision_result before = {.is_valid = true}, after = {.is_valid = true};
+    struct prompt *recorded = take_recorded(receipt, p);
 
-    for (uint32_t k = 0; k < q->n_orders; k++) {
-        const struct prompt *prompt = &p->prompts[q->first_prompt + k];
-
-        if (!add_recorded(&before, cJSON_GetArrayItem(choices, (int)(q->first_prompt + k)), q)) {
-            differs(v, "the receipt has other labels than its question %u", i);
-            return;
-        }
-        decision_result_add(&after, prompt->label_logprobs, prompt->n_labels, q->n_orders);
+    if (recorded == NULL) {
+        differs(v, "the receipt has other labels than its questions");
+        return;
     }
-    diff_report_decision(v->diff, v->place, i, q, s->options, &before, &after);
+    for (uint32_t i = 0; i < s->n_questions; i++) {
+        struct decision_result before, after;
+
+        decision_result_read(&before, &s->questions[i], recorded);
+        decision_result_read(&after, &s->questions[i], p->prompts);
+        diff_report_decision(v->diff, v->place, i, &s->questions[i], s->options, &before, &after);
+    }
+    free_recorded(recorded, p->params.n_prompts);
 }
 
 static void check_receipt(struct verifier *v, const cJSON *receipt, const char *text, size_t n)
@@ -455,8 +484,8 @@ static void check_receipt(struct verifier *v, const cJSON *receipt, const char *
     take_defaults(v, receipt);
     if (parse_receipt(v, receipt, text, n, &p) && take_adapter(v, receipt, &p)) {
         check_choices(v, receipt, &p);
-        for (uint32_t i = 0; v->diff != NULL && i < p.params.decisions.n_questions; i++)
-            diff_question(v, receipt, &p, i);
+        if (v->diff != NULL && p.params.decisions.n_questions > 0)
+            diff_questions(v, receipt, &p);
     }
     api_request_release(&p);
 }

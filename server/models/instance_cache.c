@@ -24,7 +24,8 @@
 /* ---- keys and values ---- */
 
 _Static_assert((int)CONFIG_KV_F16 == KERN_KV_F16 && (int)CONFIG_KV_BF16 == KERN_KV_BF16 &&
-                   (int)CONFIG_KV_Q8_0 == KERN_KV_Q8_0 && (int)CONFIG_KV_Q4_0 == KERN_KV_Q4_0,
+                   (int)CONFIG_KV_Q8_0 == KERN_KV_Q8_0 && (int)CONFIG_KV_Q4_0 == KERN_KV_Q4_0 &&
+                   (int)CONFIG_KV_F32 == KERN_KV_F32,
                "types are in the order of their words");
 
 /* Set the type of keys and values from the settings, and check the head sizes that some types

@@ -76,6 +76,7 @@ void served_model_detach(struct served_model *h)
     m->tokenizer = NULL;
     m->sampling = NULL;
     m->chat = NULL;
+    m->decider = NULL;
     m->constraint_cache = NULL;
     m->adapters = NULL;
     m->fetch = NULL;

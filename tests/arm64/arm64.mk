@@ -25,7 +25,7 @@ test-arm64-part: deps-test deps-arm64 $(BUILD)/quire $(TOOLS) ## of these some u
 	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_DEBUG) $(ARM64_PART:%=$(ARM64)/debug/tests/%)
 	@$(ARM64_RUN) $(ARM64)/tests/checkkern $(or $(CHECK_ARGS),quantise norm rope act kv_write exp log pack isa)
 	@QUIRE_EMULATED=1 QUIRE_RUN='$(ARM64_RUN)' sh tests/run.sh $(ARM64_PART:%=$(ARM64)/debug/tests/%)
-	@$(MAKE) --no-print-directory across-machines PYTEST='-k "F32 or Q4_K or levels or embeddings or blocks or cache or slots or receipts"'
+	@$(MAKE) --no-print-directory across-machines PYTEST='-k "F32 or Q4_K or levels or embeddings or blocks or cache or slots or receipts or decisions"'
 across-machines: deps-arm64 $(BUILD)/quire $(TOOLS) ## the bits and the files of both architectures (PYTEST='-k embeddings')
 	@$(MAKE) --no-print-directory CC='$(ARM64_CC)' $(ARM64_NEED)
 	@RUN='$(ARM64_RUN)' sh tests/arm64/wrap.sh $(ARM64)/run $(ARM64)/quire $(ARM64)/tools/logits

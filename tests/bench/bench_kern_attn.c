@@ -204,6 +204,11 @@ void bench_attn_bf16(const struct bench *b)
     bench_store(b, KERN_KV_BF16);
 }
 
+void bench_attn_f32(const struct bench *b)
+{
+    bench_store(b, KERN_KV_F32);
+}
+
 void bench_attn_q8_0(const struct bench *b)
 {
     bench_store(b, KERN_KV_Q8_0);

@@ -33,8 +33,8 @@ static void bench_elem(const struct bench *b, const char *name, work_fn work, si
     e.y = want(mem_aligned(n, sizeof *e.y));
     e.z = want(mem_aligned(n, sizeof *e.z));
     e.out = want(mem_aligned(n, 2 * sizeof *e.x));
-    e.keys = want(mem_aligned(n * KERN_BLOCK, sizeof(uint16_t)));
-    e.values = want(mem_aligned(n * KERN_BLOCK, sizeof(uint16_t)));
+    e.keys = want(mem_aligned(n * KERN_BLOCK, sizeof(float)));
+    e.values = want(mem_aligned(n * KERN_BLOCK, sizeof(float)));
     for (size_t i = 0; i < n; i++) {
         e.x[i] = (float)next_random() * 0x1p-23f - 1;
         e.y[i] = (float)next_random() * 0x1p-23f - 1;
@@ -87,6 +87,7 @@ ELEM(layernorm, e->b->t.layernorm(e->z, e->x, e->y, e->y, e->n, 1e-6f), 896, 12)
 ELEM(rope, e->b->t.rope(e->x, e->n / 64, 64, 64, e->y, e->y + 32, true), 1024, 8)
 ELEM(kv_write_f16, write_kv(e, KERN_KV_F16), 128, 12)
 ELEM(kv_write_bf16, write_kv(e, KERN_KV_BF16), 128, 12)
+ELEM(kv_write_f32, write_kv(e, KERN_KV_F32), 128, 16)
 ELEM(kv_write_q8_0, write_kv(e, KERN_KV_Q8_0), 128, 10)
 ELEM(kv_write_q4_0, write_kv(e, KERN_KV_Q4_0), 128, 9)
 ELEM(act_silu, e->b->t.act[KERN_ACT_SILU](e->z, e->x, e->y, e->n), 4864, 12)
@@ -95,6 +96,7 @@ ELEM(act_gelu_erf, e->b->t.act[KERN_ACT_GELU_ERF](e->z, e->x, e->y, e->n), 4864,
 ELEM(act_swiglu_clamped, e->b->t.act[KERN_ACT_SWIGLU_CLAMPED](e->z, e->x, e->y, e->n), 4864, 12)
 ELEM(act_sigmoid, e->b->t.act[KERN_ACT_SIGMOID](e->z, e->x, e->y, e->n), 4864, 12)
 ELEM(act_relu_sqr, e->b->t.act[KERN_ACT_RELU_SQR](e->z, e->x, NULL, e->n), 4864, 8)
+ELEM(act_relu, e->b->t.act[KERN_ACT_RELU](e->z, e->x, NULL, e->n), 4864, 8)
 ELEM(act_linear, e->b->t.act[KERN_ACT_LINEAR](e->z, e->x, e->y, e->n), 4864, 12)
 ELEM(softplus, e->b->t.softplus(e->z, e->x, e->y, NULL, e->n), 4096, 12)
 ELEM(l2norm, e->b->t.l2norm(e->z, e->x, e->n, 1e-6f, 1), 128, 8)

@@ -77,7 +77,14 @@ static uint16_t random_half(struct check *c, enum kern_kv kv)
     return sign | (uint16_t)(0x2c00 + check_below(c, 0x1000));
 }
 
-/* NaN, infinite or huge, as f16 and as bf16. */
+static float random_float(struct check *c)
+{
+    const float f = check_uniform(c, 0.0625f, 1);
+
+    return check_below(c, 2) ? f : -f;
+}
+
+/* NaN, infinite or huge, as f16 and as bf16; two of them are as bad a float. */
 static uint16_t poison(struct check *c)
 {
     static const uint16_t BAD[] = {0x7fc0, 0x7e00, 0x7f80, 0xff80, 0xffff, 0x7bff};
@@ -96,14 +103,20 @@ static bool has_codes(const struct arena *r)
     return r->s.kv == KERN_KV_Q8_0 || r->s.kv == KERN_KV_Q4_0;
 }
 
-/* Return the address of a token's number: a half, or a code whose scale is elsewhere. */
+/* Bytes of a number in a store without codes. */
+static size_t number_size(const struct arena *r)
+{
+    return r->s.kv == KERN_KV_F32 ? 4 : 2;
+}
+
+/* Return the address of a token's number: a half, a float, or a code whose scale is elsewhere. */
 static uint8_t *key_at(const struct arena *r, size_t t, size_t d)
 {
     uint8_t *block = r->keys + r->table[t / KERN_BLOCK] * r->stride;
     const size_t slot = t % KERN_BLOCK;
 
     if (!has_codes(r))
-        return block + 2 * (d * KERN_BLOCK + slot);
+        return block + number_size(r) * (d * KERN_BLOCK + slot);
     return block + d / 32 * 544 + 32 + d % 32 / 4 * 64 + slot * 4 + d % 4;
 }
 
@@ -113,7 +126,7 @@ static uint8_t *value_at(const struct arena *r, size_t t, size_t d)
     const size_t slot = t % KERN_BLOCK;
 
     if (!has_codes(r))
-        return block + 2 * (slot * r->s.value_dim + d);
+        return block + number_size(r) * (slot * r->s.value_dim + d);
     if (r->s.kv == KERN_KV_Q4_0) /* two dimensions in a byte */
         return block + r->s.value_dim + d / 32 * 256 + (slot / 4 * 16 + d % 16) * 4 + slot % 4;
     return block + 32 + (slot / 4 * r->s.value_dim + d) * 4 + slot % 4;
@@ -142,8 +155,12 @@ static uint16_t *value_scale_at(const struct arena *r, size_t t, size_t d)
 static void put_number(struct check *c, const struct arena *r, uint8_t *at, bool good)
 {
     const uint16_t half = good ? random_half(c, r->s.kv) : poison(c);
+    const uint16_t bad[2] = {poison(c), poison(c)};
+    const float f = random_float(c);
 
-    if (!has_codes(r))
+    if (r->s.kv == KERN_KV_F32)
+        memcpy(at, good ? (const void *)&f : bad, sizeof f);
+    else if (!has_codes(r))
         memcpy(at, &half, sizeof half);
     else /* 0 is the code of -128, which nobody stores */
         *at = (uint8_t)(good ? 1 + check_below(c, 255) : check_below(c, 2) * check_rand(c));
@@ -220,8 +237,8 @@ static void make_arena(struct check *c, struct arena *r, const struct shape *s, 
     r->n_block = (n_tok + KERN_BLOCK - 1) / KERN_BLOCK;
     r->stride = (key_bytes > value_bytes ? key_bytes : value_bytes) + 16 * check_below(c, 3);
     const size_t before = (r->n_block + spare - 1) * r->stride;
-    r->keys = check_alloc(before + key_bytes, 2);
-    r->values = check_alloc(before + value_bytes, 2);
+    r->keys = check_alloc(before + key_bytes, number_size(r));
+    r->values = check_alloc(before + value_bytes, number_size(r));
     r->table = check_alloc(r->n_block * sizeof *r->table, 4);
     fill_poison(c, r->keys, before + key_bytes);
     fill_poison(c, r->values, before + value_bytes);
@@ -351,6 +368,10 @@ static double number_at(const struct arena *r, const uint8_t *at, double scale)
 
     if (has_codes(r))
         return (*at - 128) * scale;
+    if (r->s.kv == KERN_KV_F32) {
+        memcpy(&f, at, sizeof f);
+        return (double)f;
+    }
     memcpy(&half, at, sizeof half);
     if (r->s.kv == KERN_KV_F16)
         return check_half(half);
@@ -733,6 +754,11 @@ void check_attn_f16(struct check *c)
 void check_attn_bf16(struct check *c)
 {
     check_store(c, KERN_KV_BF16);
+}
+
+void check_attn_f32(struct check *c)
+{
+    check_store(c, KERN_KV_F32);
 }
 
 void check_attn_q8_0(struct check *c)

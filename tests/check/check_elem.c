@@ -292,6 +292,9 @@ static double act_formula(enum kern_act act, double g, double u, double *most)
     case KERN_ACT_RELU_SQR:
         y = fmax(g, 0) * fmax(g, 0) * u;
         break;
+    case KERN_ACT_RELU:
+        y = fmax(g, 0) * u;
+        break;
     case KERN_ACT_LINEAR:
         y = g * u;
         break;
@@ -421,6 +424,12 @@ void check_act_relu_sqr(struct check *c)
 {
     check_act(c, KERN_ACT_RELU_SQR);
     check_act_range(c, KERN_ACT_RELU_SQR);
+}
+
+void check_act_relu(struct check *c)
+{
+    check_act(c, KERN_ACT_RELU);
+    check_act_range(c, KERN_ACT_RELU);
 }
 
 void check_act_linear(struct check *c)

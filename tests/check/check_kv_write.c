@@ -106,6 +106,47 @@ void check_kv_write_bf16(struct check *c)
     check_write_halves(c, KERN_KV_BF16);
 }
 
+/* One head of a token in f32: its numbers bit for bit, and nothing in the other slots. */
+static void check_stored_floats(struct check *c, uint8_t *const *block, size_t slot, const float *k,
+                                const float *v, const size_t *dims)
+{
+    static const uint8_t untouched[4] = {0xa5, 0xa5, 0xa5, 0xa5};
+
+    for (int value = 0; value < 2; value++)
+        for (size_t i = 0; i < dims[value] * KERN_BLOCK; i++) {
+            const size_t d = value ? i % dims[1] : i / KERN_BLOCK;
+            const size_t t = value ? i / dims[1] : i % KERN_BLOCK;
+            const float *x = value ? v : k;
+
+            check_that(
+                c,
+                memcmp(block[value] + 4 * i, t == slot ? (const void *)&x[d] : untouched, 4) == 0,
+                "%s %zu of slot %zu of %zu", value ? "value" : "key", d, t, slot);
+        }
+}
+
+void check_kv_write_f32(struct check *c)
+{
+    for (size_t i = 0; i < CHECK_COUNT(KV_DIMS) * 16; i++) {
+        const size_t *dims = KV_DIMS[i / 16];
+        const size_t slot = i % 16, n_kv = 1 + check_below(c, 3);
+        const size_t head[2] = {dims[0] * KERN_BLOCK * 4, dims[1] * KERN_BLOCK * 4};
+        float *k = floats(n_kv * dims[0]), *v = floats(n_kv * dims[1]);
+        uint8_t *got[2] = {check_out(n_kv * head[0], 4), check_out(n_kv * head[1], 4)};
+
+        for (size_t j = 0; j < n_kv * dims[0]; j++)
+            k[j] = random_any(c);
+        for (size_t j = 0; j < n_kv * dims[1]; j++)
+            v[j] = random_any(c);
+        c->test->kv_write[KERN_KV_F32](got[0], got[1], slot, k, v, n_kv, dims[0], dims[1]);
+        check_that(c, check_guard(got[0]) && check_guard(got[1]), "wrote before a block");
+        for (size_t h = 0; h < n_kv; h++)
+            check_stored_floats(c, (uint8_t *[]){got[0] + h * head[0], got[1] + h * head[1]}, slot,
+                                k + h * dims[0], v + h * dims[1], dims);
+        check_free_all();
+    }
+}
+
 /* Numbers that share a scale: of any size, also such that the scale is nothing, or the largest. */
 static void random_group(struct check *c, float *x, size_t n)
 {
@@ -209,8 +250,8 @@ static void check_write_codes(struct check *c, enum kern_kv kv)
             size_t n_touched = 0;
 
             check_that(c, check_guard(got[half]), "wrote before a block");
-            check_that(c, memcmp(got[half], want[half], bytes[half]) == 0,
-                       "%s: dim=%zu slot=%zu", half ? "values" : "keys", dims[half], slot);
+            check_that(c, memcmp(got[half], want[half], bytes[half]) == 0, "%s: dim=%zu slot=%zu",
+                       half ? "values" : "keys", dims[half], slot);
             for (size_t j = 0; j < bytes[half]; j++)
                 n_touched += !check_untouched(got[half] + j, 1);
             check_that(c, n_touched <= bytes[half] / KERN_BLOCK, "touched %zu bytes of %zu",

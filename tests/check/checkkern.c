@@ -310,7 +310,7 @@ static bool is_wanted(const struct options *o, const struct line *l, int isa)
 static bool takes_all_levels(const struct line *l)
 {
     return l->gemm == check_gemm || l->op == check_attn_f16 || l->op == check_attn_bf16 ||
-           l->op == check_attn_q8_0 || l->op == check_attn_q4_0;
+           l->op == check_attn_q8_0 || l->op == check_attn_q4_0 || l->op == check_attn_f32;
 }
 
 /* Item `isa` of a line: the line at that level, or with item 0 at all of them. */

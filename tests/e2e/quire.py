@@ -336,6 +336,21 @@ class Stream:
         self.connection.close()
 
 
+def crowd(server, n_tokens=150, **fields):
+    """The choices of one call with 24 prompts. They come into the queue together, so that they run together however
+    fast the machine is: a cache without room for all of them preempts some."""
+    prompts = [[3 + (7 * i + k) % 50 for k in range(n_tokens)] for i in range(24)]
+    body = {"prompt": prompts, "max_tokens": n_tokens, "ignore_eos": True, "temperature": 0, **fields}
+    r = server.post("/v1/completions", body, timeout=600)
+    assert r.status == 200, r.body
+    return r.json["choices"]
+
+
+def preemptions(m):
+    """Their number, by the metrics of a server with one model."""
+    return sum(m[f'quire_preemptions_total{{mode="{mode}"}}'] for mode in ("recompute", "swap"))
+
+
 def in_threads(jobs):
     """Run callables in parallel; their results in order, the first exception raised."""
     results, errors = [None] * len(jobs), []

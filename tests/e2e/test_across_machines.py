@@ -20,6 +20,7 @@ import fixtures  # noqa: E402
 import forward  # noqa: E402
 import gguf_file  # noqa: E402
 from test_architectures import TOOL, random_ids  # noqa: E402
+from test_decisions import questions, story  # noqa: E402
 from test_speculation import body_of  # noqa: E402
 
 OTHER = os.environ.get("QUIRE_OTHER")
@@ -33,7 +34,7 @@ SWAP = ("--kv-memory", "1m", "--max-sequences", "16", "--preemption", "swap", "-
 RECOMPUTE = ("--kv-memory", "1m", "--max-sequences", "16", "--preemption", "recompute", "--swap-ram", "0")
 # What P1 says that answers do not depend on: each type has its turn at some, the first one at all.
 SETTINGS = [("--threads", "1"), ("--threads", "2", "--prefill-chunk", "16"), SWAP, RECOMPUTE,
-            ("--prefix-cache", "off", "--speculation", "off"), ("--kv-type", "q8_0"), ("--kv-type", "bf16")]
+            ("--prefix-cache", "off", "--speculation", "off"), ("--kv-type", "q8_0"), ("--kv-type", "bf16"), ("--kv-type", "f32")]
 N = 24
 ARCHITECTURES = fixtures.cases()
 N_TOKENS = 40
@@ -124,6 +125,23 @@ def test_embeddings(models, kind):
     here = embed(BIN)
     assert len(set(here[0])) == len(texts)
     assert embed(THERE, "--threads", "2", "--prefill-chunk", "9") == here
+
+
+def test_decisions():
+    """Probabilities of each kind of question, by labels of one token and of several."""
+    many = {"type": "choice", "instructions": "Who?", "choices": [{"value": f"o{i}"} for i in range(60)]}
+
+    def decide(binary, *flags):
+        server = Server("--kv-memory", "64m", *flags, binary=binary)
+        try:
+            calls = [{"input": story(i, 60), "questions": [*questions(6, i), many], "permutations": 1 + i} for i in range(3)]
+            replies = [server.post("/v1/decisions", c, timeout=600) for c in calls]
+            assert all(r.status == 200 for r in replies), replies[0].body
+            return [r.json["answers"] for r in replies]
+        finally:
+            assert server.stop() == 0, server.read_log()
+
+    assert decide(THERE, "--threads", "2") == decide(BIN)
 
 
 def logits_of(program, paths, n_ctx, ids, hidden):

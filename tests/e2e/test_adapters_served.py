@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
 import adapter_files  # noqa: E402
 import gguf_file  # noqa: E402
-from quire import SANITIZED, Server, Stream, in_threads, make_key, serve_in_vain  # noqa: E402
+from quire import SANITIZED, Server, Stream, crowd, in_threads, make_key, serve_in_vain  # noqa: E402
 
 DEMO = pathlib.Path(__file__).parent.parent.parent / "config/demo/quire-demo.gguf"
 PROMPT = "Once upon a time there was a bear who"
@@ -312,6 +312,7 @@ def test_requests_by_adapter_when_memory_is_short(start, files):
     context = s.get("/v1/models").json["data"][0]["max_model_len"]
     jobs = [lambda i=i: text(s, f"a{i % 2}", prompt=[5 + i] * 9, max_tokens=context - 9, ignore_eos=True) for i in range(8)]
     in_threads(jobs)
+    crowd(s, model="a0", n_tokens=context // 2 - 1)
     s.wait_idle()
     assert sum(v for k, v in s.metrics().items() if k.startswith("quire_preemptions_total")) > 0
     assert lora_info(s) == (lora_info(s)[0], set(), set())

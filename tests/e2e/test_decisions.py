@@ -74,20 +74,20 @@ def test_each_kind_is_the_share_of_its_labels(server):
     text = story(1)
     r = decide(server, text, [PREDICATE, CHOICE, SCORE])
     assert r["object"] == "decision" and r["id"].startswith("decision-")
-    p, mass = expected(server, text, "Question: is this true? She is happy.\nYes\nNo\nAnswer only with Yes or No.", ["Yes", "No"])
+    p, mass = expected(server, text, "Answer only with Yes or No.\nQuestion: is this true? She is happy.", ["Yes", "No"])
     a = r["answers"][0]
     assert set(a) == {"type", "name", "probability"} and a["name"] is None and close(a["probability"], p[0])
     assert close(r["diagnostics"][0]["label_mass"], mass)
-    p, mass = expected(server, text, "Question: Who?\nA: billing - money\nB: sales\nC: true\nD: true\n"
-                                     "Answer only with the letter of one option.", "ABCD")
+    p, mass = expected(server, text, "Answer only with the letter of one option.\n"
+                                     "Question: Who?\nA: billing - money\nB: sales\nC: true\nD: true", "ABCD")
     a = r["answers"][1]
     assert (a["type"], a["name"]) == ("choice", "team")
     assert [x["value"] for x in a["probabilities"]] == ["billing", "sales", True, "true"]
     assert all(close(x["probability"], q) for x, q in zip(a["probabilities"], p))
     assert a["choice"] == a["probabilities"][p.index(max(p))]["value"]
     assert close(a["confidence"], (4 * max(p) - 1) / 3)
-    p, mass = expected(server, text, "Question: How much?\n0: low\n1: middle - so so\n2: high\n"
-                                     "Answer only with the number of one level.", "012")
+    p, mass = expected(server, text, "Answer only with the number of one level.\n"
+                                     "Question: How much?\n0: low\n1: middle - so so\n2: high", "012")
     a = r["answers"][2]
     assert [(x["value"], x["label"]) for x in a["probabilities"]] == [(0, "low"), (1, "middle"), (2, "high")]
     assert all(close(x["probability"], q) for x, q in zip(a["probabilities"], p))
@@ -191,22 +191,86 @@ def test_permutations_are_means_of_rotations(server):
     shares = dict.fromkeys(values, 0)
     for k in range(3):
         order = values[k:] + values[:k]
-        p, _ = expected(server, text, "Question: Who?\n" + "".join(f"{x}: {v}\n" for x, v in zip("ABC", order))
-                        + "Answer only with the letter of one option.", "ABC")
+        p, _ = expected(server, text, "Answer only with the letter of one option.\nQuestion: Who?"
+                        + "".join(f"\n{x}: {v}" for x, v in zip("ABC", order)), "ABC")
         for v, q in zip(order, p):
             shares[v] += q / 3
     assert all(close(x["probability"], shares[x["value"]]) for x in found["probabilities"])
+
+
+def test_permutations_by_setting(start, server):
+    """The setting is the default of the field."""
+    s = start("--permutations", "3")
+    asked = [CHOICE, SCORE]
+    assert decide(s, story(6), asked)["answers"] == decide(server, story(6), asked, permutations=3)["answers"]
+    assert decide(s, story(6), asked, permutations=1)["answers"] == decide(server, story(6), asked)["answers"]
 
 
 def test_levels_are_reversed(server):
     text = story(7)
     found = decide(server, text, [SCORE], permutations=2)["answers"][0]
     shares = [0, 0, 0]
-    lines = ["0: low\n", "1: middle - so so\n", "2: high\n"]
+    lines = ["\n0: low", "\n1: middle - so so", "\n2: high"]
     for order in (lines, lines[::-1]):
-        p, _ = expected(server, text, f"Question: How much?\n{''.join(order)}Answer only with the number of one level.", "012")
+        p, _ = expected(server, text, "Answer only with the number of one level.\nQuestion: How much?" + "".join(order), "012")
         shares = [s + q / 2 for s, q in zip(shares, p)]
     assert all(close(x["probability"], s) for x, s in zip(found["probabilities"], shares))
+
+
+# ---- labels of several tokens
+
+def spelled(s, text, question, labels):
+    """The share of each label by the log-probabilities of all its tokens, as an echo has them; and their number."""
+    messages = [{"role": "user", "content": f"{text}\n\n{question}"}]
+    prompt = s.post("/apply-template", {"messages": messages}).json["prompt"]
+    before = s.post("/v1/chat/completions/render", {"messages": messages}).json["token_ids"]
+    n = len(s.post("/tokenize", {"content": prompt}).json["tokens"])
+    ends = [s.post("/tokenize", {"content": prompt + label}).json["tokens"][n:] for label in labels]
+    sums = []
+    for i in range(0, len(ends), 64):
+        body = {"prompt": [before + end for end in ends[i:i + 64]], "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 0}
+        for c, end in zip(s.post("/v1/completions", body).json["choices"], ends[i:i + 64]):
+            sums.append(sum(c["logprobs"]["token_logprobs"][len(before):len(before) + len(end)]))
+    weights = [math.exp(x) for x in sums]
+    return [w / sum(weights) for w in weights], sum(weights), [len(end) for end in ends]
+
+
+PAIRS = [chr(65 + i // 26) + chr(65 + i % 26) for i in range(80)]
+MANY = {**CHOICE, "choices": [{"value": f"o{i}"} for i in range(80)]}
+
+
+def test_labels_of_several_tokens(server):
+    """The demo has not 80 pairs of letters that are one token each."""
+    text = story(9, 20)
+    r = decide(server, text, [PREDICATE, MANY, SCORE])
+    question = "Answer only with the letters of one option.\nQuestion: Who?" + "".join(
+        f"\n{x}: o{i}" for i, x in enumerate(PAIRS))
+    p, mass, lengths = spelled(server, text, question, PAIRS)
+    assert max(lengths) > 1
+    assert all(close(x["probability"], q) for x, q in zip(r["answers"][1]["probabilities"], p))
+    assert close(r["diagnostics"][1]["label_mass"], mass)
+    others = decide(server, text, [PREDICATE, SCORE])
+    assert [r["answers"][0], r["answers"][2]] == others["answers"]
+    assert decide(server, text, [MANY])["answers"] == [r["answers"][1]]
+
+
+def test_labels_of_several_tokens_in_several_orders(server):
+    text, n = story(10, 20), 60
+    asked = {**CHOICE, "choices": [{"value": f"o{i}"} for i in range(n)]}
+    shares = [0] * n
+    for k in range(2):
+        order = [(place + k * n // 2) % n for place in range(n)]
+        p, _, _ = spelled(server, text, "Answer only with the letters of one option.\nQuestion: Who?" + "".join(
+            f"\n{x}: o{i}" for x, i in zip(PAIRS, order)), PAIRS[:n])
+        for i, q in zip(order, p):
+            shares[i] += q / 2
+    found = decide(server, text, [asked], permutations=2)["answers"][0]
+    assert all(close(x["probability"], q) for x, q in zip(found["probabilities"], shares))
+
+
+def test_too_many_prompts_for_labels(server):
+    e = refused(server, questions=[{**MANY, "name": f"q{i}"} for i in range(400)], permutations=2)
+    assert e["param"] == "questions" and "labels of several tokens" in e["message"] and "2048 prompts" in e["message"], e
 
 
 # ---- refusals
@@ -216,7 +280,6 @@ def test_levels_are_reversed(server):
     ({}, "questions", "a list of questions"),
     ([{**CHOICE, "choices": TEAMS[:1]}], "questions[0]", "2 to 255 options; it has 1"),
     ([{**CHOICE, "choices": [{"value": str(i)} for i in range(256)]}], "questions[0]", "it has 256"),
-    ([{**CHOICE, "choices": [{"value": str(i)} for i in range(255)]}], "questions", "cannot decide between 255 options"),
     ([{**CHOICE, "choices": [{"value": "a"}, {"value": "a"}]}], "questions[0].choices[1].value", "different"),
     ([{**CHOICE, "choices": [{"value": "a"}, {"value": 1}]}], "questions[0].choices[1].value", "or a boolean"),
     ([{**CHOICE, "choices": [{"value": "a"}, {"value": ""}]}], "questions[0].choices[1].value", "not empty"),
@@ -331,3 +394,28 @@ def test_generative_scores(server):
 def test_bad_scoring(server, fields, param):
     r = server.post("/generative_scoring", {"query": "a", "label_token_ids": [5], **fields})
     assert r.status == 400 and r.json["error"]["param"] == param, r.body
+
+
+# ---- plans
+
+def test_a_plan_computes_the_input_once(start):
+    """The plan says, for each prompt, the tokens that the call need not compute, in whole blocks."""
+    s = start("--context", "1024")
+    for path, body in (("/v1/decisions", {"input": story(11, 400), "questions": questions(30)}),
+                       ("/v1/systemone", {"state": story(12, 400), "questions": {f"q{i}": {"type": "noul", "instructions": f"{i}?"}
+                                                                                for i in range(20)}})):
+        plan = s.post("/v1/plan", body).json["prompts"]
+        usage = s.post(path, body).json["usage"]
+        assert sum(p["prompt_tokens"] for p in plan) == usage["input_tokens"]
+        if "input_tokens_details" in usage:
+            more = usage["input_tokens_details"]["cached_tokens"] - sum(p["cached_tokens"] for p in plan)
+            assert 0 <= more < 16 * len(plan) and plan[0]["cached_tokens"] == 0 and plan[1]["cached_tokens"] > 400
+        again = s.post("/v1/plan", body).json["prompts"]
+        assert all(a["cached_tokens"] >= p["cached_tokens"] > 0 for a, p in zip(again[1:], plan[1:]))
+
+
+def test_a_plan_has_a_bound(server):
+    r = server.post("/v1/plan", {"input": "Once", "questions": questions(129)})
+    assert r.status == 400 and "at most 128 prompts, got 129: send fewer texts or questions" in r.json["error"]["message"]
+    r = server.post("/v1/plan", {"input": "Once", "questions": []})
+    assert r.status == 400 and r.json["error"]["param"] == "questions"

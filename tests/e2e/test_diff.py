@@ -17,6 +17,9 @@ def bodies():
     for i in range(N):
         yield "/v1/completions", {"prompt": story(i, 12), "max_tokens": 20, "seed": i, "temperature": r.choice([0, 0.7])}
         yield "/v1/decisions", {"input": story(i, 30), "questions": questions(3, i), "permutations": 1 + i % 3}
+    # labels of several tokens
+    many = {"type": "choice", "instructions": "Who?", "choices": [{"value": f"o{i}"} for i in range(80)]}
+    yield "/v1/decisions", {"input": story(N, 30), "questions": [many]}
 
 
 def ask(server, path, body):
@@ -41,7 +44,7 @@ def answers(tmp_path_factory):
 def test_nothing_changes_without_a_change(answers):
     run = quire("diff", answers[0], "--log-level", "error", "--threads", "2")
     assert run.returncode == 0, run.out
-    assert re.search(rf"^answers +{N} +0$", run.out, re.M) and re.search(rf"^decisions +{3 * N} +0 ", run.out, re.M)
+    assert re.search(rf"^answers +{N} +0$", run.out, re.M) and re.search(rf"^decisions +{3 * N + 1} +0 ", run.out, re.M)
     assert "mean 0.000000, largest 0.000000" in run.out and "flips" not in run.out and "changes" not in run.out
 
 
@@ -71,7 +74,7 @@ def test_four_bits_change_what_the_servers_say(answers):
     found = re.search(r"^answers +(\d+) +(\d+)   first other token: median (\d+), earliest (\d+)$", run.out, re.M)
     assert list(map(int, found.groups())) == [N, len(firsts), firsts[(len(firsts) - 1) // 2], firsts[0]]
     found = re.search(r"^decisions +(\d+) +(\d+)   change of a probability: mean (\S+), largest (\S+)$", run.out, re.M)
-    assert [int(found[1]), int(found[2])] == [3 * N, flips]
+    assert [int(found[1]), int(found[2])] == [3 * N + 1, flips]
     assert float(found[3]) == pytest.approx(sum(changes) / len(changes), abs=1e-5)
     assert float(found[4]) == pytest.approx(max(changes), abs=1e-5)
     assert len(re.findall(r" changes at token ", run.out)) == len(firsts)
@@ -88,7 +91,7 @@ def test_what_cannot_be_compared(answers, tmp_path):
     answer["receipt"]["choices"][0]["labels"].pop()
     path.write_text(json.dumps(answer) + "\n")
     run = quire("diff", path, "--log-level", "error")
-    assert run.returncode == 1 and "line 1: the receipt has other labels than its question 0" in run.out
+    assert run.returncode == 1 and "line 1: the receipt has other labels than its questions" in run.out
 
 
 def test_a_file_of_decisions(answers, tmp_path):

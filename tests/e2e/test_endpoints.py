@@ -237,9 +237,9 @@ def test_ipv6(start):
     c.close()
 
 
-@pytest.mark.parametrize("kv_type, least, most", [("q8_0", 1.7, 2), ("q4_0", 2.3, 2.6)])
-def test_keys_and_values_in_few_bits(start, kv_type, least, most):
-    """As many more tokens fit; the answer does not depend on who else is there."""
+@pytest.mark.parametrize("kv_type, least, most", [("q8_0", 1.7, 2), ("q4_0", 2.3, 2.6), ("f32", 0.4, 0.6)])
+def test_types_of_keys_and_values(start, kv_type, least, most):
+    """As many more or fewer tokens fit; the answer does not depend on who else is there."""
     usual = start("--kv-memory", "64m")
     s = start("--kv-memory", "64m", "--kv-type", kv_type)
     assert s.get("/v1/models").json["data"][0]["meta"]["kv_type"] == kv_type

@@ -8,7 +8,7 @@ from documented_fields import CHAT, FIELDS
 
 PATHS = {"CompletionRequest": "/v1/completions", "ChatCompletionRequest": "/v1/chat/completions",
          "EmbeddingRequest": "/v1/embeddings", "RerankRequest": "/rerank", "ScoreRequest": "/score",
-         "ScoringRequest": "/generative_scoring", "DecisionRequest": "/v1/decisions", "SystemOneRequest": "/v1/systemone",
+         "CohereEmbedRequest": "/v2/embed", "ScoringRequest": "/generative_scoring", "DecisionRequest": "/v1/decisions", "SystemOneRequest": "/v1/systemone",
          "PoolingRequest": "/pooling", "ResponsesRequest": "/v1/responses", "MessagesRequest": "/v1/messages",
          "CountTokensRequest": "/v1/messages/count_tokens", "NativeCompletionRequest": "/completion",
          "OllamaGenerateRequest": "/api/generate", "OllamaChatRequest": "/api/chat", "OllamaOptions": "/api/chat",
@@ -18,6 +18,7 @@ BASES = {"CompletionRequest": {"prompt": "Once upon", "max_tokens": 2},
          "ChatCompletionRequest": {"messages": CHAT, "max_tokens": 2}, "EmbeddingRequest": {"input": "Once upon"},
          "RerankRequest": {"query": "Once", "documents": ["Once upon", "a time"]},
          "PoolingRequest": {"input": "Once upon"},
+         "CohereEmbedRequest": {"texts": ["Once upon"]},
          "ScoringRequest": {"query": "Once", "items": [" upon", " a"], "label_token_ids": [5, 6]},
          "DecisionRequest": {"input": "Once", "questions": [{"type": "predicate", "instructions": "It ends."}]},
          "SystemOneRequest": {"state": "Once", "questions": {"a": {"type": "noul", "instructions": "It ends."}}},
@@ -28,7 +29,8 @@ BASES = {"CompletionRequest": {"prompt": "Once upon", "max_tokens": 2},
          "OllamaGenerateRequest": {"prompt": "Once upon", "stream": False, "options": GREEDY},
          "OllamaChatRequest": {"messages": CHAT, "stream": False, "options": GREEDY}, "OllamaOptions": GREEDY,
          "OllamaEmbedRequest": {"input": "Once upon"}}
-POOLED = ("EmbeddingRequest", "RerankRequest", "ScoreRequest", "PoolingRequest", "DecisionRequest", "SystemOneRequest", "ScoringRequest")
+POOLED = ("EmbeddingRequest", "RerankRequest", "ScoreRequest", "PoolingRequest", "DecisionRequest", "SystemOneRequest", "ScoringRequest",
+          "CohereEmbedRequest")
 WITH = {  # what a field is of no use without
     "stream_options": {"stream": True}, "top_logprobs": {"logprobs": True}, "logprob_token_ids": {"logprobs": True}, "function_call": {"functions": [
         {"name": "f"}]}, "post_sampling_probs": {"n_probs": 1},
@@ -80,7 +82,7 @@ def test_they_are_what_they_are_said_to_be(server, schemas, body):
             assert r.status == 200 and text_of(r) == plain, (name, r.body)
         elif r.status != 200:  # a value that says what cannot be had
             assert r.status == 400 and name in json.dumps(r.json), (name, r.body)
-            assert name in ("adaptive_target", "min_tokens", "previous_response_id", "background", "shift", "receipt", "messages"), (name, r.body)
+            assert name in ("adaptive_target", "min_tokens", "previous_response_id", "background", "shift", "receipt", "messages", "inputs"), (name, r.body)
 
 
 @pytest.mark.parametrize("body", PATHS)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from quire import DEBUG_BIN, in_threads
+from quire import DEBUG_BIN, in_threads, preemptions
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
@@ -36,10 +36,6 @@ def answers(s, body):
     r = s.post("/v1/completions", body, timeout=600)
     assert r.status == 200, r.body
     return [(c["text"], c["logprobs"]) for c in r.json["choices"]]
-
-
-def preemptions(m):
-    return sum(m[f'quire_preemptions_total{{mode="{mode}"}}'] for mode in ("recompute", "swap"))
 
 
 @pytest.mark.parametrize("arch,variant", FAMILIES, ids=[f[0] for f in FAMILIES])

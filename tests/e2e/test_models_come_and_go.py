@@ -340,9 +340,11 @@ def test_who_may(serve, tmp_path):
 def test_ollamas_keep_alive(serve):
     s = serve("model = first=,second=\n[first]\nload = demand\nidle_unload = 1h\n")
 
-    def expires(**fields):
-        r = s.post("/api/generate", {"model": "first", "prompt": "Once", "options": {"num_predict": 1}, "stream": False, **fields})
-        assert r.status == 200
+    def expires(path="/api/generate", **fields):
+        decisions = {"state": "Once", "questions": {"a": {"type": "noul"}}}
+        text = {"prompt": "Once", "options": {"num_predict": 1}, "stream": False}
+        r = s.post(path, {"model": "first", **(decisions if path == "/v1/systemone" else text), **fields})
+        assert r.status == 200, r.body
         told = {m["name"]: m["expires_at"] for m in s.get("/api/ps").json["models"]}
         assert told["second:latest"].startswith("2262")
         when = calendar.timegm(time.strptime(told["first:latest"], "%Y-%m-%dT%H:%M:%SZ"))
@@ -352,6 +354,8 @@ def test_ollamas_keep_alive(serve):
     assert 250 < expires(keep_alive="5m") < 350
     assert 60 < expires(keep_alive=120) < 180
     assert expires(keep_alive=-1) > 1e8
+    assert 250 < expires("/v1/systemone", keep_alive="5m") < 350
+    assert 3500 < expires("/v1/systemone") < 3700
     r = s.post("/api/generate", {"model": "first", "keep_alive": 0})
     assert r.json["done_reason"] == "unload"
     until(lambda: states(s)["first"] == "unloaded")

@@ -244,14 +244,15 @@ def test_bodies_that_are_taken_are_valid(doc, server, body):
 
 
 def test_bodies_of_plans(doc, server):
-    for body, is_fine in (({"prompt": "a", "n": 2}, True), ({"input": "a", "dimensions": 3}, True), ({"n": 2}, False)):
+    for body, is_fine in (({"prompt": "a", "n": 2}, True), ({"input": "a", "dimensions": 3}, True),
+                          ({"state": "a", "questions": {"b": {"type": "noul"}}}, True), ({"n": 2}, False)):
         assert (server.post("/v1/plan", body).status == 200) == is_fine
         if is_fine:
             validate(doc, "PlanRequest", body)
         else:
             with pytest.raises(jsonschema.ValidationError):
                 validate(doc, "PlanRequest", body)
-    fields = {f for name in ("CompletionRequest", "EmbeddingRequest")
+    fields = {f for name in ("CompletionRequest", "EmbeddingRequest", "DecisionRequest", "SystemOneRequest")
               for f in doc["components"]["schemas"][name]["properties"]}
     assert set(doc["components"]["schemas"]["PlanRequest"]["properties"]) == fields
 
@@ -282,6 +283,8 @@ def test_answers_are_as_described(doc, server):
         "/embedding": [{"content": "Once"}, {"content": ["a", [1, "b"]], "dimensions": 3}, {"input": "a", "encoding_format": "base64"}],
         "/v1/rerank": [{"query": "a", "documents": ["b", {"text": "c"}]}, {"query": "a", "texts": ["b"]}],
         "/v2/rerank": [{"query": "a", "documents": ["b"]}],
+        "/v2/embed": [{"texts": ["Once"], "embedding_types": ["float", "int8", "uint8", "binary", "ubinary", "base64"]},
+                      {"inputs": [{"content": [{"type": "text", "text": "Once"}]}]}],
         "/v1/reranking": [{"query": "a", "documents": ["b"]}],
         "/score": [{"text_1": "a", "text_2": ["b", "c"]}],
         "/generative_scoring": [{"query": "a", "items": ["b", [5]], "label_token_ids": [5, 6]}],

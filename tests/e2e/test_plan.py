@@ -63,8 +63,8 @@ def test_plan_is_what_a_long_context_takes(model):
             taken = server.metrics()["process_resident_memory_bytes"]
             print(f"chunks of {chunk}: planned {plan['total_bytes']}, resident {taken:.0f}, "
                   f"{taken / plan['total_bytes'] - 1:+.2%}")
-            if not SANITIZED:
-                assert abs(taken / plan["total_bytes"] - 1) < 0.02
+            if not SANITIZED:  # pages of libraries and heaps of threads differ by 2 MiB between machines
+                assert abs(taken - plan["total_bytes"]) < 0.02 * plan["total_bytes"] + (2 << 20)
         finally:
             server.stop()
     assert texts[0] == texts[1]

@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "reference"))
 
 import adapter_files  # noqa: E402
 import gguf_file  # noqa: E402
-from quire import SLOW, Server  # noqa: E402
+from quire import SLOW, Server, crowd, preemptions  # noqa: E402
 from test_cli import quire  # noqa: E402
 from test_speculation import body_of  # noqa: E402
 
@@ -119,8 +119,8 @@ def test_answers_are_computed_again(adapter):
     named = ("--adapters", f"one={adapter}")
     s = Server("--receipts", "on", "--kv-memory", "1m", "--swap-ram", "4m", "--max-sequences", "8", "--context", "512", *named)
     receipts = receipts_of(s)
-    m = s.metrics()
-    assert m['quire_preemptions_total{mode="recompute"}'] + m['quire_preemptions_total{mode="swap"}'] > 0
+    crowd(s)
+    assert preemptions(s.metrics()) > 0
     assert s.stop() == 0
     n = sum(len(r["choices"]) for r in receipts)
     assert sum("adapter" in r for r in receipts) > N // 5
@@ -241,6 +241,16 @@ def test_decisions_are_computed_again(server):
     state = server.post("/v1/systemone", {"state": {"a": 1}, "questions": {"b": {"type": "noul"}}, "receipt": True}).json
     code, lines, _ = verify([answer, state])
     assert code == 0 and lines[-1] == "5 answers are equal (5 tokens), 0 are not"
+
+
+def test_labels_of_several_tokens_are_computed_again(server):
+    """Each prompt that decides about a token of labels is a choice of the receipt."""
+    asked = {"type": "choice", "instructions": "Who?", "choices": [{"value": f"o{i}"} for i in range(80)]}
+    r = server.post("/v1/decisions", {"input": "The bear slept.", "questions": [asked], "receipt": True}).json
+    n = len(r["receipt"]["choices"])
+    assert n > 1 and sum(len(c["labels"]) for c in r["receipt"]["choices"]) > 80
+    code, lines, _ = verify([r])
+    assert code == 0 and lines[-1] == f"{n} answers are equal ({n} tokens), 0 are not"
 
 
 def test_a_changed_probability_is_found(server):

@@ -47,7 +47,7 @@ def test_names_that_nobody_has(server):
 
 @pytest.mark.parametrize("method,path", [
     ("POST", "/v1/responses/compact"), ("POST", "/v1/audio/speech"), ("GET", "/v1/conversations"), ("POST", "/v1/conversations/c/items"),
-    ("POST", "/v1/images/generations"), ("POST", "/v1/moderations"), ("GET", "/v1/vector_stores"), ("POST", "/v2/embed"),
+    ("POST", "/v1/images/generations"), ("POST", "/v1/moderations"), ("GET", "/v1/vector_stores"),
     ("POST", "/v1/fine_tuning/jobs"), ("POST", "/v1/uploads")])
 def test_what_is_not_built_says_so(server, method, path):
     """By its name, with what there is instead, in the shape of its API."""
@@ -63,6 +63,12 @@ def test_unknown_paths_of_anthropic(server, method, path, word):
     e = server.request(method, path, {} if method == "POST" else None)
     assert e.status == 404 and e.json["type"] == "error" and e.json["error"]["type"] == "not_found_error", e.body
     assert word in e.json["error"]["message"]
+
+
+@pytest.mark.parametrize("path,word", [("/v1/embed", "POST /v2/embed"), ("/v2/chat", "POST /v1/chat/completions"), ("/v2/more", "no such path")])
+def test_unknown_paths_of_cohere(server, path, word):
+    e = server.post(path, {})
+    assert e.status == 404 and list(e.json) == ["message"] and word in e.json["message"], e.body
 
 
 @pytest.mark.parametrize("path", ["/api/nothing", "/api/chat/more"])

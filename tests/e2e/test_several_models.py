@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from quire import BIN, DEBUG_BIN, Server, check_prometheus, in_threads, serve_in_vain
+from quire import BIN, DEBUG_BIN, Server, check_prometheus, crowd, in_threads, serve_in_vain
 
 STORIES = "weights/stories260K-x256-llama.Q8_0.gguf"
 LONG = {"max_tokens": 400, "ignore_eos": True}
@@ -360,6 +360,7 @@ def test_pressure_in_both(start, models, alone):
                "seed": i, "temperature": 1} for i in range(32)]
     expected = [alone[w["model"]].post("/v1/completions", w).json["choices"] for w in bodies]
     assert in_threads([lambda w=w: s.post("/v1/completions", w, timeout=600).json["choices"] for w in bodies]) == expected
+    assert all(crowd(s, model=name) == crowd(alone[name], model=name) for name in ("demo", "stories"))
     m = s.metrics()
     for name in ("demo", "stories"):
         assert sum(v for k, v in m.items() if k.startswith('quire_preemptions_total{model="%s"' % name)) > 0

@@ -96,7 +96,8 @@ static const struct wire_format *wire_format_of(uint8_t byte)
                                              &wire_pooling,
                                              &wire_openai_decisions,
                                              &wire_systemone,
-                                             &wire_generative_scoring};
+                                             &wire_generative_scoring,
+                                             &wire_cohere_embed};
 
     return all[(uint8_t)(byte - '0') % 64 % (sizeof(all) / sizeof(all[0]))];
 }

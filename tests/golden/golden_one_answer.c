@@ -343,6 +343,12 @@ static int prepare_q4(void **state)
     return set_up(state);
 }
 
+static int prepare_f32(void **state)
+{
+    shared.kv_type = KERN_KV_F32;
+    return set_up(state);
+}
+
 static int finish(void **state)
 {
     (void)state;
@@ -373,11 +379,16 @@ int main(void)
         cmocka_unit_test(odd_chunk),               cmocka_unit_test(preempted),
         cmocka_unit_test(any_instruction_set),
     };
+    const struct CMUnitTest tests_f32[] = {
+        cmocka_unit_test(answers_are_not_trivial), cmocka_unit_test(all_at_once),
+        cmocka_unit_test(odd_chunk),               cmocka_unit_test(any_instruction_set),
+    };
     int failed;
 
     if (is_emulated())
         printf("note: %d of %d requests, in an emulator\n", N_SLOW, N_REQUESTS);
     failed = cmocka_run_group_tests_name("f16", tests, set_up, finish) +
              cmocka_run_group_tests_name("q8_0", tests_q8, prepare_q8, finish);
+    failed += cmocka_run_group_tests_name("f32", tests_f32, prepare_f32, finish);
     return failed + cmocka_run_group_tests_name("q4_0", tests_q4, prepare_q4, finish);
 }

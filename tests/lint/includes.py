@@ -58,7 +58,7 @@ MAY = {
                             "scheduler", "server/http", "server/api/params", "server/api/chat"],
     "server/api/formats": ["core/base", "core/json", "core/formats/gguf", "core/tokenizer", "server/http",
                            "server/api/params", "server/api/response"],
-    "server/api": ["core/base", "core/json", "core/grammar", "core/tokenizer", "core/model", "config",
+    "server/api": ["core/base", "core/json", "core/jinja", "core/grammar", "core/tokenizer", "core/model", "config",
                    "scheduler/request", "scheduler", "server/process", "server/http", "server/storage",
                    "server/adapters", "server/metrics", "server/auth", "server/api/params", "server/api/chat",
                    "server/api/constraint", "server/api/response", "server/api/formats"],

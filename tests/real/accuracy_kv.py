@@ -28,7 +28,7 @@ import packages  # noqa: E402
 import parts  # noqa: E402
 
 QUIRE = os.environ.get("QUIRE_BIN", "build/quire")
-TYPES = ["f16", "bf16", "q8_0", "q4_0"]
+TYPES = ["f32", "f16", "bf16", "q8_0", "q4_0"]
 ROWS = 256  # of logits at a time
 
 

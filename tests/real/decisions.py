@@ -4,10 +4,10 @@
     decisions.py --folder build/real [NAME...]
 
 1. 100 questions of all kinds about five inputs, and one with 255 options, beside the reference
-   (tests/reference), which computes the very same prompts in float64. The server runs twice: with the
+   (tests/reference), which computes the very same prompts in float64. The server runs three times: with the
    file as it is, whose quantised products round their rows to 8 bits, and with its weights decoded to
-   F32. What an f16 cache alone changes, the reference with its keys and values rounded to f16, stands
-   below, to compare with.
+   F32, once with a cache of f16 and once with one of f32. What an f16 cache alone changes, the reference
+   with its keys and values rounded to f16, stands below, to compare with.
 2. The same bits: 100 questions in one call, one by one without a prefix cache, beside 32 streams, and with
    each instruction set (scalar, which takes minutes, answers five of them).
 3. How many labels of each set are one token in the model's vocabulary.
@@ -38,6 +38,7 @@ import rounding  # noqa: E402
 from quire import BIN, Server, isa_levels  # noqa: E402
 
 NAMES = ["smollm2", "gemma3"]
+CLOSE_F32 = 1e-3   # most that a probability may be off with F32 weights and a cache of f32
 CLOSE = 5e-3       # most that a probability may be off with F32 weights and a cache of f16
 CLOSE_ROWS = 0.15  # with quantised weights, whose products round their rows
 MEDIAN_ROWS = 0.03
@@ -144,7 +145,7 @@ def label_sets(path):
 
 def labels_for(sets, question, n):
     """The name of the set that the server takes, and its labels."""
-    order = {"predicate": ["yes, no", "Yes, No", "letters", "pairs"], "choice": ["letters", "pairs"],
+    order = {"predicate": ["Yes, No", "yes, no", "letters", "pairs"], "choice": ["letters", "pairs"],
              "score": ["digits", "letters", "pairs"]}[question["type"]]
     name = next(name for name in order if len(sets[name]) >= n)
     return name, list(sets[name].items())[:n]
@@ -166,12 +167,12 @@ def written(sets, question):
     name, labels = labels_for(sets, question, len(lines))
     begin = "Question: is this true? " if question["type"] == "predicate" else "Question: "
     if name in ("yes, no", "Yes, No"):
-        lines, end = [label for label, _ in labels], f"Answer only with {labels[0][0]} or {labels[1][0]}."
+        lines, rule = [], f"Answer only with {labels[0][0]} or {labels[1][0]}."
     else:
         lines = [f"{label}: {line or ('yes', 'no')[i]}" for i, ((label, _), line) in enumerate(zip(labels, lines))]
         unit = {"digits": "number", "letters": "letter", "pairs": "letters"}[name]
-        end = f"Answer only with the {unit} of one {'level' if question['type'] == 'score' else 'option'}."
-    return "\n".join([begin + question["instructions"], *lines, end]), [i for _, i in labels]
+        rule = f"Answer only with the {unit} of one {'level' if question['type'] == 'score' else 'option'}."
+    return "\n".join([rule, begin + question["instructions"], *lines]), [i for _, i in labels]
 
 
 def prompt_ids(server, text, question):
@@ -238,8 +239,11 @@ def decoded(path, folder):
 def answers_as_f32(path, folder):
     out = decoded(path, folder)
     try:
-        with served(out) as s:
-            return answered(s)
+        found = []
+        for kv_type in "f16", "f32":
+            with served(out, "--kv-type", kv_type) as s:
+                found.append(answered(s))
+        return found
     finally:
         out.unlink()
 
@@ -247,7 +251,7 @@ def answers_as_f32(path, folder):
 def check_accuracy(path, folder, sets):
     with served(path) as s:
         as_is, asked = answered(s), prompts_of(s, sets)
-    as_f32 = answers_as_f32(path, folder)
+    cache_f16, cache_f32 = answers_as_f32(path, folder)
     model = gguf_file.read(path.read_bytes())
     want, want_f16 = ([x for prompts, ids in asked for x in exact(model, prompts, ids, cache)]
                       for cache in (np.asarray, rounding.as_f16))
@@ -255,7 +259,8 @@ def check_accuracy(path, folder, sets):
     print(f"   {len(n)} prompts of {min(n)} to {max(n)} tokens, beside float64")
     largest, median = distance("the file as it is", as_is, want)
     assert largest < CLOSE_ROWS and median < MEDIAN_ROWS
-    assert distance("weights as F32", as_f32, want)[0] < CLOSE
+    assert distance("weights as F32", cache_f16, want)[0] < CLOSE
+    assert distance("and kv_type f32", cache_f32, want)[0] < CLOSE_F32
     distance("an f16 cache alone", want_f16, want)
 
 

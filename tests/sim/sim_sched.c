@@ -412,6 +412,8 @@ static void add_at_random(struct sim *s)
     resume_some(s, r);
     r->score_prompt = rnd(s, 10) == 0 && r->n_resumed == 0;
     pin_some(s, r);
+    if (r->id % 10 == 3 && r->n_resumed == 0)
+        r->rows_from = (uint32_t)(r->id * 7 % r->n_prompt);
     if (rnd(s, 20) == 0)
         r->deadline_us = s->now + rnd(s, 200000);
     if (rnd(s, 20) == 0)

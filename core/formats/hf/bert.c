@@ -1,9 +1,9 @@
-/* core/formats/hf/bert.c - config.json of BertModel and RobertaModel classes, and the files that
- * sentence-transformers writes beside it; see hf_impl.h.
+/* core/formats/hf/bert.c - config.json of BertModel and RobertaModel classes, the labels of their
+ * classifiers, and the files that sentence-transformers writes beside it; see hf_impl.h.
  *
  * An embedding is right only if pooling, normalisation and prompts are those of training, so every
  * module of the sentence-transformers pipeline is either turned into a key or refused by name.
- * modern_bert.c and nomic.c use that part too, through hf_sentence_add().
+ * modern_bert.c and nomic.c use that part too, through hf_sentence_add() and hf_labels_add().
  */
 #include "core/formats/hf/config.h"
 
@@ -24,7 +24,7 @@
 #define SENTENCE "sentence_bert_config.json"
 #define PROMPTS "config_sentence_transformers.json"
 
-enum { MEAN = 1, FIRST = 2, RANK = 4 }; /* values of pooling_type */
+enum { MEAN = 1, FIRST = 2, RANK = 4, TOKENS = 5 }; /* values of pooling_type */
 
 /* ---- config.json ---- */
 
@@ -84,7 +84,7 @@ static int add_sizes(struct hf_folder *f)
 /* ---- files of sentence-transformers ---- */
 
 /* Check a module of the pipeline: one that cannot follow a Transformer here is refused. */
-static int check_module(const struct hf_folder *f, const cJSON *module)
+static int check_module(struct hf_folder *f, const cJSON *module)
 {
     const char *type = hf_text(module, "type"), *path = hf_text(module, "path");
     const char *dot = type != NULL ? strrchr(type, '.') : NULL;
@@ -97,13 +97,15 @@ static int check_module(const struct hf_folder *f, const cJSON *module)
         return 0;
     if (strcmp(kind, "Pooling") == 0 && path != NULL && strcmp(path, POOLING_FOLDER) == 0)
         return 0;
+    if (strcmp(kind, "Dense") == 0 && path != NULL && strcmp(path, HF_DENSE_FOLDER) == 0)
+        return hf_dense_add(f);
     return hf_fail(f, ERR_UNSUPPORTED, MODULES,
                    "the module '%s' is not supported (Transformer in the folder itself, Pooling "
-                   "in " POOLING_FOLDER " and Normalize are)",
+                   "in " POOLING_FOLDER ", Dense in " HF_DENSE_FOLDER " and Normalize are)",
                    type != NULL ? hf_printable(shown, sizeof(shown), type) : "");
 }
 
-static int check_modules(const struct hf_folder *f)
+static int check_modules(struct hf_folder *f)
 {
     cJSON *list = NULL;
     const cJSON *m;
@@ -157,6 +159,10 @@ static int add_pooling(struct hf_folder *f)
 
     if (rc == ERR_NOENT)
         return 0;
+    if (rc == 0 && f->n_heads > 0)
+        rc = hf_fail(f, ERR_UNSUPPORTED, MODULES,
+                     "Dense in " HF_DENSE_FOLDER " beside Pooling is not supported: it must read "
+                     "tokens");
     if (rc == 0)
         rc = find_mode(f, o, &type);
     cJSON_Delete(o);
@@ -185,8 +191,38 @@ static int check_sentence(const struct hf_folder *f)
     return rc;
 }
 
-/* Refuse a prompt that is put before every text. */
-static int check_prompts(const struct hf_folder *f)
+/* Add the prompts, which clients choose by name. */
+static int list_prompts(struct hf_folder *f, const cJSON *prompts)
+{
+    const size_t n = cJSON_IsObject(prompts) ? (size_t)cJSON_GetArraySize(prompts) : 0;
+    struct gguf_str *names = mem_calloc(n + 1, sizeof(*names));
+    struct gguf_str *texts = mem_calloc(n + 1, sizeof(*texts));
+    int rc = names != NULL && texts != NULL ? 0 : hf_fail(f, ERR_NOMEM, PROMPTS, "out of memory");
+    size_t i = 0;
+    const cJSON *m;
+
+    cJSON_ArrayForEach(m, prompts)
+    {
+        const char *text = cJSON_GetStringValue(m);
+
+        if (rc == 0 && (m->string == NULL || text == NULL))
+            rc = hf_fail(f, ERR_FORMAT, PROMPTS, "'prompts' is not an object of texts");
+        if (rc < 0)
+            break;
+        names[i] = (struct gguf_str){m->string, strlen(m->string)};
+        texts[i++] = (struct gguf_str){text, strlen(text)};
+    }
+    if (rc == 0 && n > 0) {
+        gguf_writer_str_array(f->w, "tokenizer.prompt_names", names, n);
+        gguf_writer_str_array(f->w, "tokenizer.prompt_texts", texts, n);
+    }
+    mem_free(names);
+    mem_free(texts);
+    return rc;
+}
+
+/* Add the prompts, and refuse one that is put before every text. */
+static int add_prompts(struct hf_folder *f)
 {
     cJSON *o = NULL;
     char shown[64];
@@ -199,6 +235,8 @@ static int check_prompts(const struct hf_folder *f)
                      "'default_prompt_name' is '%s', but default prompts are not supported: remove "
                      "the key, and let clients send the prompt with their texts",
                      hf_printable(shown, sizeof(shown), hf_text(o, "default_prompt_name")));
+    if (rc == 0)
+        rc = list_prompts(f, hf_member(o, "prompts"));
     cJSON_Delete(o);
     return rc;
 }
@@ -210,8 +248,8 @@ int hf_sentence_add(struct hf_folder *f)
     if (rc == 0)
         rc = check_sentence(f);
     if (rc == 0)
-        rc = check_prompts(f);
-    if (rc == 0 && (f->class->flags & HF_LABELS) == 0)
+        rc = add_prompts(f);
+    if (rc == 0 && (f->class->flags & (HF_LABELS | HF_TOKEN_LABELS)) == 0)
         rc = add_pooling(f);
     return rc;
 }
@@ -227,13 +265,19 @@ static const char *label_of(const cJSON *names, int i)
 }
 
 /* Add the names of the labels in the order of their numbers; a single label needs no name. */
-static int add_labels(struct hf_folder *f)
+int hf_labels_add(struct hf_folder *f)
 {
+    const bool is_of_tokens = (f->class->flags & HF_TOKEN_LABELS) != 0;
     const cJSON *names = hf_member(f->config, "id2label");
     const int n = cJSON_IsObject(names) ? cJSON_GetArraySize(names) : 0;
-    struct gguf_str *list = mem_calloc((size_t)n + 1, sizeof(*list));
     const char *problem = hf_text(f->config, "problem_type");
-    int rc = list != NULL ? 0 : hf_fail(f, ERR_NOMEM, HF_CONFIG, "out of memory");
+    struct gguf_str *list;
+    int rc;
+
+    if (!is_of_tokens && (f->class->flags & HF_LABELS) == 0)
+        return 0;
+    list = mem_calloc((size_t)n + 1, sizeof(*list));
+    rc = list != NULL ? 0 : hf_fail(f, ERR_NOMEM, HF_CONFIG, "out of memory");
 
     if (rc == 0 && problem != NULL && strcmp(problem, "single_label_classification") != 0 &&
         strcmp(problem, "regression") != 0)
@@ -248,8 +292,8 @@ static int add_labels(struct hf_folder *f)
             list[i] = (struct gguf_str){name, strlen(name)};
     }
     if (rc == 0 && n > 1)
-        gguf_writer_str_array(f->w, "bert.classifier.output_labels", list, (size_t)n);
-    gguf_writer_u32(f->w, "bert.pooling_type", RANK);
+        hf_key_text_array(f, "classifier.output_labels", list, (size_t)n);
+    hf_key_u32(f, "pooling_type", is_of_tokens ? TOKENS : RANK);
     mem_free(list);
     return rc;
 }
@@ -284,5 +328,7 @@ int hf_bert_add(struct hf_folder *f)
         rc = add_sizes(f);
     if (rc == 0)
         rc = hf_sentence_add(f);
-    return rc == 0 && (f->class->flags & HF_LABELS) != 0 ? add_labels(f) : rc;
+    if (rc == 0 && (f->class->flags & (HF_LABELS | HF_TOKEN_LABELS)) == 0)
+        rc = hf_sparse_add(f);
+    return rc == 0 ? hf_labels_add(f) : rc;
 }

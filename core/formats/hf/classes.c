@@ -358,6 +358,11 @@ static const struct hf_name bert_labels[] = {BERT,
                                              {"classifier.weight", "cls.output.weight", 0},
                                              {"classifier.bias", "cls.output.bias", 0},
                                              END};
+static const struct hf_name colbert[] = {BERT,
+                                         POSITIONS(0),
+                                         {"pooler.dense", NULL, 0},
+                                         {"linear.weight", "dense_2.weight", 0},
+                                         END};
 static const struct hf_name xlm_roberta[] = {
     BERT, POSITIONS(FIT_BEHIND_PAD), {"pooler.dense", NULL, 0}, END};
 static const struct hf_name xlm_roberta_labels[] = {
@@ -367,6 +372,14 @@ static const struct hf_name xlm_roberta_labels[] = {
     {"classifier.out_proj.weight", "cls.output.weight", 0},
     {"classifier.out_proj.bias", "cls.output.bias", 0},
     END};
+
+#define TOKEN_LABELS                                                                               \
+    {"classifier.weight", "cls.output.weight", 0}, {"classifier.bias", "cls.output.bias", 0}
+
+static const struct hf_name bert_tokens[] = {
+    BERT, POSITIONS(0), {"pooler.dense", NULL, 0}, TOKEN_LABELS, END};
+static const struct hf_name roberta_tokens[] = {
+    BERT, POSITIONS(FIT_BEHIND_PAD), {"pooler.dense", NULL, 0}, TOKEN_LABELS, END};
 
 static const struct hf_name nomic[] = {{"embeddings.word_embeddings", "token_embd", 0},
                                        {"embeddings.token_type_embeddings", "token_types", 0},
@@ -380,16 +393,23 @@ static const struct hf_name nomic[] = {{"embeddings.word_embeddings", "token_emb
                                        {".mlp.fc2", "ffn_down", 0},
                                        END};
 
-static const struct hf_name modern_bert[] = {{"embeddings.tok_embeddings", "token_embd", 0},
-                                             {"embeddings.norm", "token_embd_norm", 0},
-                                             {"final_norm", "output_norm", 0},
-                                             {".attn_norm", "attn_norm", 0},
-                                             {".attn.Wqkv", "attn_qkv", 0},
-                                             {".attn.Wo", "attn_output", 0},
-                                             {".mlp_norm", "ffn_norm", 0},
-                                             {".mlp.Wi", "ffn_up", 0},
-                                             {".mlp.Wo", "ffn_down", 0},
-                                             END};
+#define MODERN_BERT                                                                                \
+    {"embeddings.tok_embeddings", "token_embd", 0}, {"embeddings.norm", "token_embd_norm", 0},     \
+        {"final_norm", "output_norm", 0}, {".attn_norm", "attn_norm", 0},                          \
+        {".attn.Wqkv", "attn_qkv", 0}, {".attn.Wo", "attn_output", 0},                             \
+        {".mlp_norm", "ffn_norm", 0}, {".mlp.Wi", "ffn_up", 0},                                    \
+    {                                                                                              \
+        ".mlp.Wo", "ffn_down", 0                                                                   \
+    }
+
+static const struct hf_name modern_bert[] = {MODERN_BERT, END};
+static const struct hf_name modern_bert_tokens[] = {
+    MODERN_BERT,
+    {"head.dense", "cls", 0},
+    {"head.norm.weight", "cls.norm.weight", 0},
+    {"head.norm.bias", "cls.norm.bias", 0},
+    TOKEN_LABELS,
+    END};
 
 /* ---- classes ---- */
 
@@ -489,10 +509,20 @@ static const struct hf_class classes[] = {
      .names = xlm_roberta, .flags = HF_ENCODER, .config = hf_bert_add},
     {"XLMRobertaForSequenceClassification", "bert", .root = "roberta.", .layers = "encoder.layer.",
      .names = xlm_roberta_labels, .flags = HF_ENCODER | HF_LABELS, .config = hf_bert_add},
+    {"HF_ColBERT", "bert", .root = "bert.", .layers = "encoder.layer.", .names = colbert,
+     .flags = HF_ENCODER, .config = hf_bert_add},
+    {"BertForTokenClassification", "bert", .root = "bert.", .layers = "encoder.layer.",
+     .names = bert_tokens, .flags = HF_ENCODER | HF_TOKEN_LABELS, .config = hf_bert_add},
+    {"RobertaForTokenClassification", "bert", .root = "roberta.", .layers = "encoder.layer.",
+     .names = roberta_tokens, .flags = HF_ENCODER | HF_TOKEN_LABELS, .config = hf_bert_add},
+    {"XLMRobertaForTokenClassification", "bert", .root = "roberta.", .layers = "encoder.layer.",
+     .names = roberta_tokens, .flags = HF_ENCODER | HF_TOKEN_LABELS, .config = hf_bert_add},
     {"NomicBertModel", "nomic-bert", .root = "bert.", .layers = "encoder.layers.", .names = nomic,
      .flags = HF_ENCODER, .config = hf_nomic_add},
     {"ModernBertModel", "modern-bert", MODEL, .names = modern_bert, .flags = HF_ENCODER,
      .config = hf_modern_bert_add},
+    {"ModernBertForTokenClassification", "modern-bert", MODEL, .names = modern_bert_tokens,
+     .flags = HF_ENCODER | HF_TOKEN_LABELS, .config = hf_modern_bert_add},
 };
 
 const struct hf_class *hf_class_at(size_t i)

@@ -53,6 +53,7 @@ enum hf_class_flag {
     HF_ENCODER = 1 << 6,     /* the model has no output matrix */
     HF_EXPERTS = 1 << 7,     /* intermediate_size may be missing: no layer is dense */
     HF_LABELS = 1 << 9,      /* an encoder that ranks texts or gives them labels */
+    HF_TOKEN_LABELS = 1 << 13, /* an encoder that gives each token a label */
     HF_MORE_LAYERS = 1 << 8, /* layers after the last one predict further tokens and are ignored */
     HF_RECURRENT = 1 << 10,  /* some layers keep a state */
     HF_MTP = 1 << 11,        /* names that begin with "mtp." predict further tokens and are

@@ -13,12 +13,14 @@
 #ifndef CORE_FORMATS_HF_CONFIG_H
 #define CORE_FORMATS_HF_CONFIG_H
 
+#include "core/formats/gguf/gguf.h"
 #include "core/formats/hf_folder.h"
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#define HF_DENSE_FOLDER "1_Dense"
 #define HF_MAX_SIZE (1u << 20)
 #define HF_MAX_VOCAB (1u << 22)
 #define HF_MAX_LAYERS 1024
@@ -29,6 +31,8 @@ void hf_key_u32(struct hf_folder *f, const char *suffix, uint32_t v);
 void hf_key_f32(struct hf_folder *f, const char *suffix, double v);
 void hf_key_bool(struct hf_folder *f, const char *suffix, bool v);
 void hf_key_text(struct hf_folder *f, const char *suffix, const char *v);
+void hf_key_text_array(struct hf_folder *f, const char *suffix, const struct gguf_str *v,
+                       size_t n);
 void hf_key_i32_array(struct hf_folder *f, const char *suffix, const int32_t *v, uint32_t n);
 
 /* Add a required setting, an integer 1 .. most, as a key. */
@@ -55,6 +59,14 @@ int hf_modern_bert_add(struct hf_folder *f);
 /* Read the files of sentence-transformers: pooling; modules, prompts and settings that are not
  * supported are refused. */
 int hf_sentence_add(struct hf_folder *f);
+/* Read sentence-transformers' module Dense in the folder 1_Dense, which makes the vectors of late
+ * interaction. */
+int hf_dense_add(struct hf_folder *f);
+/* Look for the heads of bge-m3, which a folder may have. */
+int hf_sparse_add(struct hf_folder *f);
+/* Read the labels of a class that has some, of texts or tokens; other classes have nothing to
+ * read. */
+int hf_labels_add(struct hf_folder *f);
 
 int hf_mixtral_add(struct hf_folder *f);
 int hf_qwen_moe_add(struct hf_folder *f);

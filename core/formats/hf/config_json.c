@@ -52,6 +52,13 @@ void hf_key_text(struct hf_folder *f, const char *suffix, const char *v)
     gguf_writer_str(f->w, key(f, suffix, name), v);
 }
 
+void hf_key_text_array(struct hf_folder *f, const char *suffix, const struct gguf_str *v, size_t n)
+{
+    char name[GGUF_MAX_NAME];
+
+    gguf_writer_str_array(f->w, key(f, suffix, name), v, n);
+}
+
 void hf_key_i32_array(struct hf_folder *f, const char *suffix, const int32_t *v, uint32_t n)
 {
     char name[GGUF_MAX_NAME];

@@ -1,4 +1,5 @@
-/* core/formats/hf/modern_bert.c - config.json of ModernBertModel; see config.h.
+/* core/formats/hf/modern_bert.c - config.json of ModernBertModel and of its classifier of tokens;
+ * see config.h.
  *
  * The class shares few names with the others, so it reads its whole config itself: sizes, two rope
  * bases, and windows. Only one layout of windows is supported, the first of every n layers without
@@ -8,6 +9,7 @@
 
 #include "core/base/err.h"
 #include "core/formats/gguf/write.h"
+#include "core/formats/hf/classes.h"
 
 #include <string.h>
 
@@ -122,5 +124,9 @@ int hf_modern_bert_add(struct hf_folder *f)
         rc = add_ropes(f);
     if (rc == 0)
         rc = add_windows(f);
-    return rc == 0 ? hf_sentence_add(f) : rc;
+    if (rc == 0)
+        rc = hf_sentence_add(f);
+    if (rc == 0 && (f->class->flags & HF_TOKEN_LABELS) != 0)
+        rc = hf_only_text(f, "classifier_activation", "gelu");
+    return rc == 0 ? hf_labels_add(f) : rc;
 }

@@ -50,11 +50,31 @@ static bool name_ends_with(const char *text, const char *end)
 
 /* ---- names ---- */
 
+/* Add a tensor of one of the folder's heads. */
+static int name_head_piece(struct adding *a, const struct safetensor *t)
+{
+    const struct hf_head_file *h = &a->f->heads[t->file - a->files->n_main];
+    struct piece *p = &a->pieces[a->n_pieces];
+    const size_t n = strlen(h->theirs);
+    const char *end = strncmp(t->name, h->theirs, n) == 0 ? t->name + n : t->name;
+
+    if (strcmp(end, "weight") != 0 && strcmp(end, "bias") != 0)
+        return fail_tensor(a, t, ERR_UNSUPPORTED, "is not supported for this model");
+    p->found = (struct hf_found){0};
+    snprintf(p->found.name, sizeof(p->found.name), "%s.%s", h->ours, end);
+    p->role = ROLE_WEIGHT;
+    p->t = t;
+    a->n_pieces++;
+    return 0;
+}
+
 static int name_piece(struct adding *a, const struct safetensor *t)
 {
     struct piece *p = &a->pieces[a->n_pieces];
     char name[256];
 
+    if (t->file >= a->files->n_main)
+        return name_head_piece(a, t);
     if (a->f->is_tied && strcmp(t->name, "lm_head.weight") == 0)
         return 0;
     if (!hf_quant_split(&a->quant, t->name, name, &p->role))

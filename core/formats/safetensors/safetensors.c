@@ -264,10 +264,13 @@ static int find_files(struct safetensors *s, const struct hf_folder *f)
     return rc == 0 ? take_file(s, f, SAFETENSORS_ONE) : rc;
 }
 
-static int check_names(const struct safetensors *s, const struct hf_folder *f)
+/* Sort the tensors from `from` on, and check that no name is among them twice. */
+static int sort_items(const struct safetensors *s, const struct hf_folder *f, size_t from)
 {
-    for (size_t i = 1; i < s->n_items; i++)
-        if (strcmp(s->items[i - 1].name, s->items[i].name) == 0)
+    if (s->n_items > from)
+        qsort(s->items + from, s->n_items - from, sizeof(*s->items), by_name);
+    for (size_t i = from + 1; i < s->n_items; i++)
+        if (by_name(&s->items[i - 1], &s->items[i]) == 0)
             return fail_tensor(f, s->files[s->items[i].file], s->items[i].name, "occurs twice");
     return 0;
 }
@@ -307,10 +310,29 @@ static int read_files(struct safetensors *s, const struct hf_folder *f)
         rc = read_file(s, f, i);
     if (rc < 0)
         return rc;
-    if (s->n_items > 0)
-        qsort(s->items, s->n_items, sizeof(*s->items), by_name);
-    rc = check_names(s, f);
+    rc = sort_items(s, f, 0);
     return rc == 0 && s->index != NULL ? check_index(s, f) : rc;
+}
+
+/* Add the tensors of a head's file, which no index names, behind those that are there. */
+static int add_file(struct safetensors *s, const struct hf_folder *f, const char *name)
+{
+    const char **files = mem_realloc(s->files, (s->n_files + 1) * sizeof(*files));
+    const size_t from = s->n_items;
+    cJSON **heads;
+    int rc;
+
+    if (files == NULL)
+        return hf_fail(f, ERR_NOMEM, name, "out of memory");
+    s->files = files;
+    heads = mem_realloc(s->heads, (s->n_files + 1) * sizeof(*heads));
+    if (heads == NULL)
+        return hf_fail(f, ERR_NOMEM, name, "out of memory");
+    s->heads = heads;
+    s->files[s->n_files] = name;
+    s->heads[s->n_files] = NULL;
+    rc = read_file(s, f, s->n_files++);
+    return rc == 0 ? sort_items(s, f, from) : rc;
 }
 
 int safetensors_read(struct safetensors *s, const struct hf_folder *f)
@@ -319,7 +341,12 @@ int safetensors_read(struct safetensors *s, const struct hf_folder *f)
 
     *s = (struct safetensors){0};
     rc = find_files(s, f);
-    return rc == 0 ? read_files(s, f) : rc;
+    if (rc == 0)
+        rc = read_files(s, f);
+    s->n_main = s->n_files;
+    for (uint32_t i = 0; rc == 0 && i < f->n_heads; i++)
+        rc = add_file(s, f, f->heads[i].file);
+    return rc;
 }
 
 int safetensors_read_file(struct safetensors *s, const struct hf_folder *f, const char *name)
@@ -328,7 +355,10 @@ int safetensors_read_file(struct safetensors *s, const struct hf_folder *f, cons
 
     *s = (struct safetensors){0};
     rc = take_file(s, f, name);
-    return rc == 0 ? read_files(s, f) : rc;
+    if (rc == 0)
+        rc = read_files(s, f);
+    s->n_main = s->n_files;
+    return rc;
 }
 
 void safetensors_release(struct safetensors *s)

@@ -6,8 +6,8 @@
  * model.safetensors.index.json lists with the tensors in each.
  *
  * Every header is checked: sizes, types, shapes that fit their bytes, bytes within the file, no
- * name twice, and, with an index, that it and the headers agree. gguf_open_placed() checks that
- * tensors do not overlap.
+ * name twice (but in files of heads, hf_folder.h), and, with an index, that it and the headers
+ * agree. gguf_open_placed() checks that tensors do not overlap.
  *
  * Thread: the one that loads.
  * Memory: names are borrowed from the headers' trees; safetensors_release() frees.
@@ -39,9 +39,11 @@ struct safetensors { /* all zero: empty */
     const char **files;
     cJSON **heads; /* parsed header of each file */
     uint32_t n_files;
+    uint32_t n_main; /* files of the model itself; those after them are of the folder's heads, in
+                      * their order */
     uint64_t head_bytes; /* bytes of all headers */
     cJSON *index; /* NULL: there is no index */
-    struct safetensor *items; /* sorted by name */
+    struct safetensor *items; /* sorted by name, those of the model before those of each head */
     size_t n_items;
 };
 

@@ -14,6 +14,7 @@
 #include "core/jinja/template.h"
 #include "core/tokenizer/tokenizer.h"
 #include "server/api/chat/chat_caps.h"
+#include "server/api/chat/decision_template.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -77,7 +78,7 @@ static const char *own_template(const struct tokenizer *t, const char *name)
     return NULL;
 }
 
-/* Lists the names of the tokenizer's templates: "default, tool_use". */
+/* Lists the names of the tokenizer's templates for chats: "default, tool_use". */
 static void list_names(const struct tokenizer *t, char *out, size_t size)
 {
     size_t n = 0;
@@ -85,7 +86,8 @@ static void list_names(const struct tokenizer *t, char *out, size_t size)
 
     snprintf(out, size, "none");
     for (size_t i = 0; n < size && tokenizer_chat_template(t, i, &name) != NULL; i++)
-        n += (size_t)snprintf(out + n, size - n, "%s%s", i > 0 ? ", " : "", name);
+        if (strcmp(name, DECISION_TEMPLATE) != 0)
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n > 0 ? ", " : "", name);
 }
 
 static int refuse_name(const char *name, const struct tokenizer *t, char *err, size_t err_len)
@@ -116,8 +118,13 @@ static int find_own(struct chat *c, const char *name, const struct tokenizer *t,
     if (*text != NULL || tokenizer_chat_template(t, 0, &first) == NULL)
         return 0;
     list_names(t, names, sizeof(names));
-    snprintf(c->complaint, sizeof(c->complaint),
-             "the model has no default template, set chat_template_name to one of: %s", names);
+    if (strcmp(names, "none") == 0)
+        snprintf(c->complaint, sizeof(c->complaint),
+                 "the model has no template for chats, only one for decisions (POST "
+                 "/v1/decisions)");
+    else
+        snprintf(c->complaint, sizeof(c->complaint),
+                 "the model has no default template, set chat_template_name to one of: %s", names);
     *text = "";
     return 0;
 }

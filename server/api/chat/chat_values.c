@@ -15,8 +15,8 @@
 
 #define MAX_RESULTS 128 /* results in a row whose calls are searched for */
 
-/* Converts a JSON value; recursion is bounded by JSON_MAX_DEPTH. */
-static struct value json_value(struct value_pool *pool, const cJSON *v)
+/* Recursion is bounded by JSON_MAX_DEPTH. */
+struct value chat_json_value(struct value_pool *pool, const cJSON *v)
 {
     struct value out;
 
@@ -32,13 +32,13 @@ static struct value json_value(struct value_pool *pool, const cJSON *v)
     if (cJSON_IsArray(v)) {
         out = value_list(pool);
         for (const cJSON *it = v->child; it != NULL; it = it->next)
-            value_list_add(pool, out, json_value(pool, it));
+            value_list_add(pool, out, chat_json_value(pool, it));
         return out;
     }
     if (cJSON_IsObject(v)) {
         out = value_dict(pool);
         for (const cJSON *it = v->child; it != NULL; it = it->next)
-            value_dict_set(pool, out, it->string, json_value(pool, it));
+            value_dict_set(pool, out, it->string, chat_json_value(pool, it));
         return out;
     }
     return value_null();
@@ -179,7 +179,7 @@ static struct value object_of(struct value_pool *pool, const char *text)
     if (text[0] == '\0')
         return value_dict(pool);
     if (json_parse(text, strlen(text), &json, &why) == 0 && cJSON_IsObject(json))
-        out = json_value(pool, json);
+        out = chat_json_value(pool, json);
     else
         out = text_value(pool, text);
     cJSON_Delete(json);
@@ -189,9 +189,9 @@ static struct value object_of(struct value_pool *pool, const char *text)
 static struct value arguments_of(const struct source *c, const struct tool_call *call)
 {
     if (!c->caps->string_arguments)
-        return call->input != NULL ? json_value(c->pool, call->input)
+        return call->input != NULL ? chat_json_value(c->pool, call->input)
                                    : object_of(c->pool, call->arguments);
-    return call->input != NULL ? json_of(c->pool, json_value(c->pool, call->input))
+    return call->input != NULL ? json_of(c->pool, chat_json_value(c->pool, call->input))
                                : text_value(c->pool, call->arguments);
 }
 
@@ -209,11 +209,11 @@ static struct value given_call(const struct source *c, const struct tool_call *c
 
     for (const cJSON *it = call->given->child; it != NULL; it = it->next)
         if (strcmp(it->string, "function") != 0)
-            value_dict_set(pool, out, it->string, json_value(pool, it));
+            value_dict_set(pool, out, it->string, chat_json_value(pool, it));
     for (const cJSON *it = field_find(call->given, "function")->child; it != NULL; it = it->next)
         value_dict_set(pool, function, it->string,
                        strcmp(it->string, "arguments") == 0 ? arguments_of(c, call)
-                                                            : json_value(pool, it));
+                                                            : chat_json_value(pool, it));
     value_dict_set(pool, out, "function", function);
     return out;
 }
@@ -290,7 +290,7 @@ static void add_given(const struct source *c, const struct chat_message *m, stru
     for (const cJSON *it = m->given->child; it != NULL; it = it->next)
         if (strcmp(it->string, "role") != 0 && strcmp(it->string, "content") != 0 &&
             strcmp(it->string, "tool_calls") != 0 && !cJSON_IsNull(it))
-            value_dict_set(c->pool, out, it->string, json_value(c->pool, it));
+            value_dict_set(c->pool, out, it->string, chat_json_value(c->pool, it));
 }
 
 static struct value message_of(const struct source *c, const struct chat_message *m,
@@ -365,12 +365,12 @@ static struct value messages_of(struct source *c)
 static void set_json(struct value_pool *pool, struct value dict, const char *name, const cJSON *v)
 {
     if (v != NULL)
-        value_dict_set(pool, dict, name, json_value(pool, v));
+        value_dict_set(pool, dict, name, chat_json_value(pool, v));
 }
 
 static struct value with_description(struct value_pool *pool, const cJSON *property)
 {
-    const struct value out = json_value(pool, property);
+    const struct value out = chat_json_value(pool, property);
 
     if (out.kind == VALUE_DICT && field_find(property, "description") == NULL)
         value_dict_set(pool, out, "description", value_text(""));
@@ -397,7 +397,7 @@ static struct value full_parameters(struct value_pool *pool, const cJSON *given)
         value_dict_set(pool, out, it->string,
                        strcmp(it->string, "properties") == 0 && cJSON_IsObject(it)
                            ? full_properties(pool, it)
-                           : json_value(pool, it));
+                           : chat_json_value(pool, it));
     return out;
 }
 
@@ -418,7 +418,7 @@ static struct value function_of(const struct source *c, const struct tool *tool)
 
     for (const cJSON *it = given != NULL ? given->child : NULL; it != NULL; it = it->next)
         if (!cJSON_IsNull(it))
-            value_dict_set(c->pool, out, it->string, json_value(c->pool, it));
+            value_dict_set(c->pool, out, it->string, chat_json_value(c->pool, it));
     if (given == NULL) {
         set_text(c->pool, out, "name", tool->name);
         set_json(c->pool, out, "description", tool->description);
@@ -440,7 +440,7 @@ static struct value tool_of(const struct source *c, const struct tool *tool)
         for (const cJSON *it = tool->given->child; it != NULL; it = it->next)
             value_dict_set(c->pool, out, it->string,
                            strcmp(it->string, "function") == 0 ? function_of(c, tool)
-                                                               : json_value(c->pool, it));
+                                                               : chat_json_value(c->pool, it));
     else {
         value_dict_set(c->pool, out, "type", value_text("function"));
         value_dict_set(c->pool, out, "function", function_of(c, tool));
@@ -503,7 +503,7 @@ bool chat_wants_thoughts(const struct params *p)
 static void add_kwargs(struct value_pool *pool, struct value out, const cJSON *kwargs)
 {
     for (const cJSON *it = kwargs != NULL ? kwargs->child : NULL; it != NULL; it = it->next)
-        value_dict_set(pool, out, it->string, json_value(pool, it));
+        value_dict_set(pool, out, it->string, chat_json_value(pool, it));
 }
 
 static void add_thinking(struct value_pool *pool, struct value out, const struct params *p,

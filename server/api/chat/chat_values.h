@@ -48,6 +48,9 @@ struct chat_caps {
  * switch, then the effort (none: no), then the settings; if nothing is set, yes. */
 bool chat_wants_thoughts(const struct params *p);
 
+/* Converts a JSON value. */
+struct value chat_json_value(struct value_pool *pool, const cJSON *v);
+
 /* Makes the dict of a template's variables. */
 struct value chat_values(struct value_pool *pool, const struct params *p,
                          const struct chat_tokens *tokens, const struct chat_caps *caps);

@@ -56,7 +56,14 @@ static void take_best(struct choice *choices, uint32_t n_prompts, uint32_t n_eac
 
 /* ---- the bytes ---- */
 
-/* Estimate the answer's bytes from above, without the escapes of JSON. */
+/* Return the bytes that scores of late interaction read again and again; 0: there are none. */
+static uint64_t compared_bytes(const struct params *p, const struct prompt *prompt)
+{
+    return (p->form & PARAMS_PAIRS) != 0 && prompt->is_each ? prompt->pooled_bytes : 0;
+}
+
+/* Estimate the answer's bytes from above, without the escapes of JSON; vectors that it is computed
+ * from count too. */
 static uint64_t answer_bytes(const struct completion *c)
 {
     const struct params *p = &c->api.request.params;
@@ -64,7 +71,8 @@ static uint64_t answer_bytes(const struct completion *c)
 
     for (uint32_t i = 0; i < c->answer.n_choices; i++)
         bytes += request_memory_of_choice(&c->choices[i]) + c->choices[i].prompt->scores.len +
-                 request_memory_of_vectors(p, c->choices[i].prompt);
+                 request_memory_of_vectors(p, c->choices[i].prompt) +
+                 compared_bytes(p, c->choices[i].prompt);
     return bytes;
 }
 

@@ -62,7 +62,7 @@ static void finish_parse(struct completion *c)
 static void do_parse(struct api_call *api, uint64_t steps, bool is_trial)
 {
     api->request.is_trial = is_trial;
-    if ((api->wire_format->form & PARAMS_DECISIONS) != 0)
+    if ((api->wire_format->form & PARAMS_DECISIONS) != 0 || api->wire_format == &wire_dry_run)
         steps += DECISION_STEPS;
     api->budget = (struct budget){.steps_left = steps, .canceled = &api->job.canceled};
     api_request_parse(&api->request, api->engine->model, api->wire_format, &api->body,
@@ -108,7 +108,7 @@ static void parse_on_pool(struct completion *c)
 static bool parse_inline(struct api_call *api)
 {
     if (api->is_constrained || api->body.len > INLINE_BODY ||
-        (api->wire_format->form & PARAMS_DECISIONS) != 0 ||
+        (api->wire_format->form & PARAMS_DECISIONS) != 0 || api->wire_format == &wire_dry_run ||
         loop_guard_is_due(api->engine->shared->loop))
         return false;
     do_parse(api, INLINE_STEPS, true);

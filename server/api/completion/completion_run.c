@@ -108,7 +108,6 @@ static int make_choices(struct completion *c)
     c->answer.params = p;
     c->answer.receipt = p->receipt ? &c->api.request.receipt : NULL;
     c->answer.labels = labels_of(c->api.engine->model);
-    c->answer.n_embd = c->api.engine->model->n_embd;
     c->answer.has_mean = c->api.engine->model->pooling == POOLING_MEAN;
     if (rc == 0)
         rc = hash_index_add(&c->api.engine->completions, completion_hash(c), (uintptr_t)c);

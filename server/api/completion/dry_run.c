@@ -31,6 +31,22 @@ static void add_forecast(struct buf *out, const struct forecast *f, bool has_tok
     buf_printf(out, ",\"finish\":%.3f}", ms_of(f->finish_us));
 }
 
+/* Return how many tokens of prompt i need not be computed: those that are cached, or that the
+ * prompt before it has computed by then. */
+static uint32_t known_tokens(const struct completion *c, uint32_t i)
+{
+    const struct server_model *model = c->api.engine->model;
+    const struct request *r = c->api.request.requests[i * c->api.request.params.n_each];
+    const uint32_t cached = c->probe.found[i].n_cached, most = r->n_prompt - 1;
+    uint32_t shared = c->api.request.prompts[i].n_shared;
+
+    if (!model->shares_prefixes || request_wants_rows(r))
+        return cached;
+    shared = shared < most ? shared : most;
+    shared -= shared % model->block_tokens;
+    return shared > cached ? shared : cached;
+}
+
 static void add_planned_prompt(const struct completion *c, uint32_t i, uint64_t ahead,
                                struct buf *out)
 {
@@ -39,12 +55,13 @@ static void add_planned_prompt(const struct completion *c, uint32_t i, uint64_t 
     const struct event_probe *found = &c->probe.found[i];
     const uint64_t n_shifts =
         request_n_shifts((uint64_t)r->n_prompt + r->max_tokens, r->max_known, r->n_discard);
-    const struct forecast f = engine_client_forecast(engine, r, found->n_cached, ahead);
+    const uint32_t n_known = known_tokens(c, i);
+    const struct forecast f = engine_client_forecast(engine, r, n_known, ahead);
 
     buf_printf(out,
                "{\"prompt_tokens\":%u,\"max_tokens\":%u,\"cached_tokens\":%u,\"blocks\":%llu,"
                "\"blocks_total\":%u,\"queue_position\":%u",
-               r->n_prompt, r->max_tokens, found->n_cached, (unsigned long long)found->n_blocks,
+               r->n_prompt, r->max_tokens, n_known, (unsigned long long)found->n_blocks,
                engine->model->n_blocks, engine_client_position_behind(engine, found->n_ahead, i));
     add_forecast(out, &f, c->api.request.params.form != PARAMS_EMBED);
     buf_printf(out, ",\"context_shifts\":%llu,\"fits\":true}", (unsigned long long)n_shifts);
@@ -64,7 +81,7 @@ static void answer_plan(struct completion *c)
         if (i > 0)
             buf_add_char(&out, ',');
         add_planned_prompt(c, i, ahead, &out);
-        ahead += p->requests[i * p->params.n_each]->n_prompt - c->probe.found[i].n_cached;
+        ahead += p->requests[i * p->params.n_each]->n_prompt - known_tokens(c, i);
     }
     buf_add_str(&out, "]}");
     http_call_reply(c->api.call, 200, "application/json", &out);
@@ -84,11 +101,14 @@ void dry_run_answer(struct completion *c)
     completion_advance(c, COMPLETION_END);
 }
 
-/* Choose the wire format: a body with `input` and without `prompt` is that of an embedding. */
+/* Choose the wire format: a body with `questions` is that of decisions, and one with `input` and
+ * without `prompt` that of an embedding. */
 static const struct wire_format *pick(const cJSON *body)
 {
     const bool is_text = field_find(body, "prompt") != NULL || field_find(body, "input") == NULL;
 
+    if (field_find(body, "questions") != NULL)
+        return field_find(body, "state") != NULL ? &wire_systemone : &wire_openai_decisions;
     return is_text ? &wire_openai_completions : &wire_openai_embeddings;
 }
 

@@ -12,17 +12,6 @@
 
 #include <inttypes.h>
 
-static void read_result(const struct response_writer *a, const struct decision_question *q,
-                        struct decision_result *r)
-{
-    *r = (struct decision_result){.is_valid = true};
-    for (uint32_t k = 0; k < q->n_orders; k++) {
-        const struct prompt *prompt = a->choices[q->first_prompt + k].prompt;
-
-        decision_result_add(r, prompt->label_logprobs, prompt->n_labels, q->n_orders);
-    }
-}
-
 static void add_number(struct buf *out, const char *name, double x)
 {
     buf_printf(out, ",\"%s\":", name);
@@ -104,14 +93,14 @@ static void whole_openai(struct response_writer *a, struct buf *out)
     json_add_cstring(out, a->model);
     buf_add_str(out, ",\"answers\":[");
     for (uint32_t i = 0; i < s->n_questions; i++) {
-        read_result(a, &s->questions[i], &r);
+        decision_result_read(&r, &s->questions[i], a->choices[0].prompt);
         if (i > 0)
             buf_add_char(out, ',');
         add_openai_answer(a, &s->questions[i], &r, out);
     }
     buf_add_str(out, "],\"diagnostics\":[");
     for (uint32_t i = 0; i < s->n_questions; i++) {
-        read_result(a, &s->questions[i], &r);
+        decision_result_read(&r, &s->questions[i], a->choices[0].prompt);
         if (i > 0)
             buf_add_char(out, ',');
         add_mass(&r, out);
@@ -195,7 +184,7 @@ static void whole_typesafe(struct response_writer *a, struct buf *out)
                 buf_add_char(out, ',');
             json_add_cstring(out, s->questions[i].name);
             buf_add_char(out, ':');
-            read_result(a, &s->questions[i], &r);
+            decision_result_read(&r, &s->questions[i], a->choices[0].prompt);
             if (part == 0)
                 add_typesafe_answer(a, &s->questions[i], &r, out);
             else

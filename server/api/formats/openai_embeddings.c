@@ -1,5 +1,6 @@
 /* server/api/formats/openai_embeddings.c - answers of POST /v1/embeddings: a vector of length one
- * for a text; and the vectors of all wire formats (embedding.h).
+ * for a text, or of a late interaction model one for each token, as vLLM has it; and the vectors of
+ * all wire formats (embedding.h).
  *
  * The engine has left the sum of the pooled states with the prompt. The answer is the direction of
  * that sum, cut to the wanted dimensions, so a mean need not be divided. Sums are taken in double
@@ -105,12 +106,24 @@ static void scale(const struct response_writer *a, const struct choice *c, float
         x[i] = (float)((double)x[i] / by);
 }
 
-void embedding_add_numbers(const struct response_writer *a, const float *x, uint32_t n,
-                           struct buf *out)
+bool embedding_is_wanted(const struct response_writer *a, struct buf *out)
 {
     if (a->canceled != NULL && atomic_load_explicit(a->canceled, memory_order_relaxed))
         out->err = ERR_CANCELED;
-    if (out->err < 0)
+    return out->err >= 0;
+}
+
+void embedding_add_float32(const float *x, uint32_t n, struct buf *out)
+{
+    const struct params plain = {.number_type = NUMBER_FLOAT32};
+
+    add_base64(out, &plain, x, n);
+}
+
+void embedding_add_numbers(const struct response_writer *a, const float *x, uint32_t n,
+                           struct buf *out)
+{
+    if (!embedding_is_wanted(a, out))
         return;
     if (a->params->as_base64)
         add_base64(out, a->params, x, n);
@@ -118,17 +131,25 @@ void embedding_add_numbers(const struct response_writer *a, const float *x, uint
         add_floats(out, x, n);
 }
 
-static uint32_t n_wanted(const struct response_writer *a)
+static uint32_t n_wanted(const struct response_writer *a, uint32_t i)
 {
-    return a->params->dimensions > 0 ? a->params->dimensions : a->n_embd;
+    return a->params->dimensions > 0 ? a->params->dimensions : a->choices[i].prompt->width;
+}
+
+const float *embedding_scale(struct response_writer *a, uint32_t i, uint32_t *n)
+{
+    float *x = a->choices[i].prompt->pooled;
+
+    *n = n_wanted(a, i);
+    scale(a, &a->choices[i], x, *n);
+    return x;
 }
 
 void embedding_add(struct response_writer *a, uint32_t i, struct buf *out)
 {
-    const uint32_t n = n_wanted(a);
-    float *x = a->choices[i].prompt->pooled;
+    uint32_t n;
+    const float *x = embedding_scale(a, i, &n);
 
-    scale(a, &a->choices[i], x, n);
     embedding_add_numbers(a, x, n, out);
 }
 
@@ -136,22 +157,21 @@ void embedding_add(struct response_writer *a, uint32_t i, struct buf *out)
 static const float *pack(struct response_writer *a, uint32_t i)
 {
     struct prompt *prompt = a->choices[i].prompt;
-    const uint32_t n = n_wanted(a);
+    const uint32_t n = n_wanted(a, i);
 
     for (uint32_t k = 0; k < prompt->n_pooled; k++) {
+        const size_t row = prompt->n_skipped + k;
         float *x = prompt->pooled + (size_t)k * n;
 
-        memmove(x, prompt->pooled + (size_t)k * a->n_embd, n * sizeof(*x));
+        memmove(x, prompt->pooled + row * prompt->width, n * sizeof(*x));
         scale(a, &a->choices[i], x, n);
     }
     return prompt->pooled;
 }
 
 static void add_vector_rows(const struct response_writer *a, const float *x, uint32_t n_rows,
-                            struct buf *out)
+                            uint32_t n, struct buf *out)
 {
-    const uint32_t n = n_wanted(a);
-
     for (uint32_t k = 0; k < n_rows; k++) {
         if (k > 0)
             buf_add_char(out, ',');
@@ -159,23 +179,31 @@ static void add_vector_rows(const struct response_writer *a, const float *x, uin
     }
 }
 
+void embedding_scale_tokens(struct response_writer *a, uint32_t i)
+{
+    pack(a, i);
+}
+
 void embedding_add_rows(struct response_writer *a, uint32_t i, struct buf *out)
 {
-    add_vector_rows(a, pack(a, i), a->choices[i].prompt->n_pooled, out);
+    add_vector_rows(a, pack(a, i), a->choices[i].prompt->n_pooled, n_wanted(a, i), out);
+}
+
+void embedding_add_matrix(const struct response_writer *a, const float *x, uint32_t n_rows,
+                          uint32_t n, struct buf *out)
+{
+    if (a->params->as_base64) {
+        add_base64(out, a->params, x, (size_t)n_rows * n);
+        return;
+    }
+    buf_add_char(out, '[');
+    add_vector_rows(a, x, n_rows, n, out);
+    buf_add_char(out, ']');
 }
 
 void embedding_add_tokens(struct response_writer *a, uint32_t i, struct buf *out)
 {
-    const uint32_t n_rows = a->choices[i].prompt->n_pooled;
-    const float *x = pack(a, i);
-
-    if (a->params->as_base64) {
-        add_base64(out, a->params, x, (size_t)n_rows * n_wanted(a));
-        return;
-    }
-    buf_add_char(out, '[');
-    add_vector_rows(a, x, n_rows, out);
-    buf_add_char(out, ']');
+    embedding_add_matrix(a, pack(a, i), a->choices[i].prompt->n_pooled, n_wanted(a, i), out);
 }
 
 static void whole_embeddings(struct response_writer *a, struct buf *out)
@@ -186,7 +214,10 @@ static void whole_embeddings(struct response_writer *a, struct buf *out)
     for (uint32_t i = 0; i < a->n_choices; i++) {
         buf_printf(out, "%s{\"object\":\"embedding\",\"index\":%u,\"embedding\":", i > 0 ? "," : "",
                    i);
-        embedding_add(a, i, out);
+        if (a->choices[i].prompt->is_each)
+            embedding_add_tokens(a, i, out);
+        else
+            embedding_add(a, i, out);
         buf_add_char(out, '}');
     }
     buf_printf(out, "],\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}",

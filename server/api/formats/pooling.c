@@ -1,8 +1,10 @@
 /* server/api/formats/pooling.c - answers of POST /pooling, in the shape of vLLM: a text's vector,
- * the numbers of its labels, or a vector for each of its tokens.
+ * the numbers of its labels, or a vector, the numbers of labels or the lexical weight for each of
+ * its tokens.
  *
  * The engine has left with each prompt what the task asked for, and add_data() goes by that: the
- * labels' numbers if there are any, else a vector for each token, else one vector.
+ * labels' numbers if there are any, else those of each token's labels, a vector for each token, or
+ * one vector.
  */
 #include "server/api/response/response_writer.h"
 
@@ -17,6 +19,26 @@ static void begin_pooling(struct response_writer *a)
     (void)a;
 }
 
+static void add_token_labels(struct response_writer *a, const struct prompt *prompt,
+                             struct buf *out)
+{
+    const uint32_t n = prompt->width;
+
+    for (uint32_t k = 0; k < prompt->n_pooled; k++)
+        scores_of_outputs(a, prompt->pooled + (size_t)k * n, n, prompt->pooled + (size_t)k * n);
+    embedding_add_matrix(a, prompt->pooled, prompt->n_pooled, n, out);
+}
+
+static void add_token_weights(const struct response_writer *a, const struct prompt *prompt,
+                              struct buf *out)
+{
+    float *x = prompt->pooled + prompt->n_skipped;
+
+    for (uint32_t k = 0; k < prompt->n_pooled && !a->params->without_activation; k++)
+        x[k] = x[k] > 0 ? x[k] : 0;
+    embedding_add_numbers(a, x, prompt->n_pooled, out);
+}
+
 static void add_data(struct response_writer *a, uint32_t i, struct buf *out)
 {
     struct prompt *prompt = a->choices[i].prompt;
@@ -24,6 +46,10 @@ static void add_data(struct response_writer *a, uint32_t i, struct buf *out)
     if (prompt->labels != NULL) {
         scores_of_labels(a, prompt, prompt->labels);
         embedding_add_numbers(a, prompt->labels, a->labels.n, out);
+    } else if (prompt->has_weights) {
+        add_token_weights(a, prompt, out);
+    } else if (prompt->has_token_labels) {
+        add_token_labels(a, prompt, out);
     } else if (prompt->is_each) {
         embedding_add_tokens(a, i, out);
     } else {

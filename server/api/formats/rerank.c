@@ -10,6 +10,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "core/json/json.h"
+#include "server/api/formats/embedding.h"
 #include "server/api/formats/scores.h"
 
 #include <inttypes.h>
@@ -37,13 +38,14 @@ static int compare_scores(const void *x, const void *y)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* Score and sort the documents. NULL: no memory. */
-static struct ranked *rank(const struct response_writer *a)
+/* Score and sort the documents; those after the client has gone have none. NULL: no memory. */
+static struct ranked *rank(struct response_writer *a, struct buf *out)
 {
     const uint32_t n = a->params->n_documents;
     struct ranked *list = mem_calloc(n, sizeof(*list));
 
-    for (uint32_t i = 0; list != NULL && i < n; i++)
+    scores_begin(a);
+    for (uint32_t i = 0; list != NULL && i < n && embedding_is_wanted(a, out); i++)
         list[i] = (struct ranked){i, scores_of(a, i)};
     if (list != NULL)
         qsort(list, n, sizeof(*list), compare_scores);
@@ -67,11 +69,11 @@ static void add_rerank_result(const struct response_writer *a, const struct rank
     buf_add_char(out, '}');
 }
 
-static void add_results(const struct response_writer *a, struct buf *out)
+static void add_results(struct response_writer *a, struct buf *out)
 {
     const struct params *p = a->params;
     const uint32_t n = p->top_n > 0 && p->top_n < p->n_documents ? p->top_n : p->n_documents;
-    struct ranked *list = rank(a);
+    struct ranked *list = rank(a, out);
 
     if (list == NULL) {
         out->err = ERR_NOMEM;
@@ -87,7 +89,7 @@ static void add_results(const struct response_writer *a, struct buf *out)
     mem_free(list);
 }
 
-static void add_answer(const struct response_writer *a, struct buf *out)
+static void add_answer(struct response_writer *a, struct buf *out)
 {
     buf_printf(out, "{\"id\":\"%s\",\"object\":\"list\",\"model\":", a->id);
     json_add_cstring(out, a->model);

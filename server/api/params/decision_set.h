@@ -9,7 +9,8 @@
  *
  * Thread: any.
  * Memory: the arrays are the set's; texts and `given` belong to the conversation of the params,
- *         which keeps copies of the body's values.
+ *         which keeps copies of the body's values. `state` and `raw` point into the body's tree,
+ *         which lives until the prompts are made.
  */
 #ifndef SERVER_API_PARAMS_DECISION_SET_H
 #define SERVER_API_PARAMS_DECISION_SET_H
@@ -34,12 +35,15 @@ struct decision_option {
     const char *name;   /* as the model reads it; NULL: the label alone stands for it */
     const char *detail; /* NULL: none */
     const cJSON *given; /* the value as it was written, for the answer; NULL for yes and no */
+    const cJSON *raw;   /* TypeSafe's: the description in the body's tree, or NULL */
 };
 
 struct decision_question {
     enum decision_kind kind;
-    const char *name; /* NULL: none */
-    const char *text; /* what is asked; NULL: nothing but the options */
+    const char *name;   /* NULL: none */
+    const char *text;   /* what is asked; NULL: nothing but the options */
+    const cJSON *raw;   /* TypeSafe's: `text` in the body's tree, or NULL */
+    double temperature; /* divides the scores of the options; 0 counts as 1 */
     uint32_t first_option, n_options;
     uint32_t first_prompt, n_orders;
 };
@@ -48,6 +52,7 @@ struct decision_set {                    /* zero is empty */
     struct decision_question *questions; /* [n_questions] */
     struct decision_option *options;     /* [n_options] of all questions */
     uint32_t n_questions, n_options;
+    const cJSON *state;    /* TypeSafe's: the input in the body's tree; or NULL */
     uint32_t permutations; /* orders of each question's options that are asked for; 0 counts as 1 */
 };
 

@@ -257,6 +257,7 @@ void params_set_defaults(struct params *p, enum params_form form,
     p->sampling =
         (struct sampling){.temperature = 1, .top_p = 1, .repetition_penalty = 1, .n_top = -1};
     p->embd_normalize = 2;
+    p->embedding_types = EMBEDDING_FLOAT;
     params_set_ollama_defaults(p);
     params_set_sampling_defaults(p);
     params_set_sampler_defaults(p);
@@ -363,6 +364,8 @@ int params_parse(struct params *p, enum params_form form, const cJSON *body,
         return ERR_INVAL;
     if (form == PARAMS_SCORING)
         return params_settle_scoring(p, e);
+    if (form == PARAMS_COHERE_EMBED)
+        return params_settle_cohere(p, limits, e);
     if (check_combinations(p, e) < 0)
         return ERR_INVAL;
     if (params_settle_lazy(p, e) < 0)
@@ -383,6 +386,7 @@ void params_release(struct params *p)
     mem_free(p->bad_words);
     mem_free(p->top_ids);
     mem_free(p->label_ids);
+    cJSON_Delete(p->joined_texts);
     mem_free(p->resume.tokens);
     buf_release(&p->prediction);
 }

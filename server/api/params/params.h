@@ -64,6 +64,7 @@ enum params_form { /* the wire format of a body */
     PARAMS_DECIDE = 1u << 18,    /* OpenAI's /v1/decisions */
     PARAMS_SYSTEMONE = 1u << 19, /* TypeSafe's /v1/systemone */
     PARAMS_SCORING = 1u << 20,   /* vLLM's /generative_scoring */
+    PARAMS_COHERE_EMBED = 1u << 21, /* Cohere's /v2/embed */
     PARAMS_DECISIONS = PARAMS_DECIDE | PARAMS_SYSTEMONE,
     PARAMS_PAIRS = PARAMS_RERANK | PARAMS_SCORE,
     PARAMS_NUMBERS = PARAMS_EMBED | PARAMS_POOL,
@@ -83,14 +84,36 @@ enum params_form { /* the wire format of a body */
     PARAMS_TURNS = PARAMS_CHATS | PARAMS_OLLAMA_TURNS | PARAMS_DECISIONS,
     PARAMS_VECTORS = PARAMS_EMBED | PARAMS_OLLAMA_VECTORS, /* bodies with texts to embed */
     PARAMS_LLAMA_ORDER = PARAMS_LLAMA | PARAMS_OLLAMA_TEXTS, /* samplers in llama-server's order */
-    PARAMS_POOLED = PARAMS_PAIRS | PARAMS_INPUTS | PARAMS_OLLAMA_VECTORS, /* generate no tokens */
+    /* generate no tokens */
+    PARAMS_POOLED = PARAMS_PAIRS | PARAMS_INPUTS | PARAMS_OLLAMA_VECTORS | PARAMS_COHERE_EMBED,
     /* calls of many texts, which are posted as the queue has room, and never streamed */
     PARAMS_MANY = PARAMS_POOLED | PARAMS_DECISIONS | PARAMS_SCORING,
     PARAMS_NAMED = PARAMS_TEXT | PARAMS_CHAT | PARAMS_PAIRS | PARAMS_INPUTS, /* have request_id */
     PARAMS_EVERY = PARAMS_ALL | PARAMS_OLLAMA | PARAMS_MANY,
 };
 
-enum pooling_task { TASK_UNSET = 0, TASK_EMBED, TASK_CLASSIFY, TASK_TOKEN_EMBED };
+enum pooling_task {
+    TASK_UNSET = 0,
+    TASK_EMBED,
+    TASK_CLASSIFY,
+    TASK_TOKEN_EMBED,
+    TASK_TOKEN_CLASSIFY,
+};
+
+enum embedding_type { /* what Cohere's answers make of a vector; bits of params.embedding_types */
+    EMBEDDING_FLOAT = 1u << 0,
+    EMBEDDING_INT8 = 1u << 1,
+    EMBEDDING_UINT8 = 1u << 2,
+    EMBEDDING_BINARY = 1u << 3,
+    EMBEDDING_UBINARY = 1u << 4,
+    EMBEDDING_BASE64 = 1u << 5,
+};
+
+enum text_cut { /* COHERE_EMBED: what becomes of a text that is too long */
+    TEXT_CUT_END = 0,
+    TEXT_CUT_START,
+    TEXT_CUT_NONE, /* it is refused */
+};
 
 enum number_type { NUMBER_FLOAT32 = 0, NUMBER_FLOAT16, NUMBER_BFLOAT16 };
 
@@ -213,6 +236,14 @@ struct params {
     bool has_normalize;  /* the body sets embd_normalize */
     bool without_activation; /* a classifier's scores are its last layer's outputs */
     uint32_t dimensions; /* VECTORS: 0 = all */
+    /* COHERE_EMBED */
+    unsigned embedding_types; /* bits of enum embedding_type; at least one */
+    enum text_cut text_cut;
+    uint32_t max_text;   /* most tokens of a text; 0: as many as fit into the context */
+    bool has_inputs;     /* the texts come from `inputs`, not from `texts` */
+    const char *input_type; /* borrowed from the body's tree; NULL: none */
+    cJSON *joined_texts; /* [n_prompts] texts that the body has in parts or without the model's
+                          * prompt, to which `prompt` points then; owned */
     char request_id[PARAMS_MAX_ANSWER_ID + 1]; /* end of the answer's id; "": any */
     bool return_token_offsets; /* for a prompt that is only rendered */
     bool echoes_message; /* CHAT: the answer begins with the last message's text */

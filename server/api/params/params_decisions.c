@@ -106,8 +106,16 @@ static int add_option(const struct field_args *a, const char *name, const char *
 
     if (o == NULL)
         return api_error_no_memory(a->e);
-    *o = (struct decision_option){name, detail, given};
+    *o = (struct decision_option){.name = name, .detail = detail, .given = given};
     return 0;
+}
+
+/* Keep the last option's description as it is in the body; NULL or null: it has none. */
+static void set_raw(const struct field_args *a, const cJSON *raw)
+{
+    const struct decision_set *s = &a->p->decisions;
+
+    s->options[s->n_options - 1].raw = cJSON_IsNull(raw) ? NULL : raw;
 }
 
 static int check_count(const struct field_path *p, const cJSON *list, const char *member, int least)
@@ -360,9 +368,13 @@ static int take_noul_criteria(const struct field_args *a, const struct field_pat
         return field_refuse(p, "criteria", "an object with true and false");
     if (check_members(&in, criteria, "true false") < 0 ||
         take_text(a, field_find(criteria, "true"), &yes) < 0 ||
-        take_text(a, field_find(criteria, "false"), &no) < 0)
+        take_text(a, field_find(criteria, "false"), &no) < 0 || add_option(a, NULL, yes, NULL) < 0)
         return ERR_INVAL;
-    return add_yes_no(a, yes, no);
+    set_raw(a, field_find(criteria, "true"));
+    if (add_option(a, NULL, no, NULL) < 0)
+        return ERR_NOMEM;
+    set_raw(a, field_find(criteria, "false"));
+    return 0;
 }
 
 static int take_choice_criteria(const struct field_args *a, const struct field_path *p,
@@ -383,6 +395,7 @@ static int take_choice_criteria(const struct field_args *a, const struct field_p
         if (take_text(a, cJSON_IsNull(it) ? NULL : it, &detail) < 0 ||
             add_option(a, name->valuestring, detail, name) < 0)
             return ERR_INVAL;
+        set_raw(a, it);
     }
     return 0;
 }
@@ -400,6 +413,7 @@ static int take_score_criteria(const struct field_args *a, const struct field_pa
 
         if (name == NULL || add_option(a, name, NULL, given) < 0)
             return ERR_NOMEM;
+        set_raw(a, it);
         if (cJSON_IsNull(it) || is_empty_text(it))
             return field_refuse(p, "criteria", "levels that are not empty");
     }
@@ -428,6 +442,7 @@ static int take_named_question(const struct field_args *a, const struct field_pa
                      name);
     if (q == NULL || take_text(a, given, &q->text) < 0)
         return ERR_NOMEM;
+    q->raw = given;
     if (is_noul)
         return take_noul_criteria(a, p, criteria);
     return is_choice ? take_choice_criteria(a, p, criteria) : take_score_criteria(a, p, criteria);
@@ -461,6 +476,7 @@ int params_parse_state(const struct field_args *a)
     a->p->has_messages = true;
     if (!cJSON_IsString(a->v) && !cJSON_IsObject(a->v) && !cJSON_IsArray(a->v))
         return params_refuse(a, "must be a text, an object or a list");
+    a->p->decisions.state = a->v;
     text = text_of(a, a->v);
     if (text == NULL || params_add_message(a, "user") < 0)
         return ERR_NOMEM;

@@ -149,6 +149,10 @@ int params_settle_pairs(struct params *p, const struct params_limits *limits, st
 /* Number the prompts of the questions, and set what every decision needs: no thought, one token. */
 int params_settle_decisions(struct params *p, struct api_error *e);
 
+/* Check that Cohere's /v2/embed has texts, put the model's prompt of the input type before them,
+ * and set how long ones are cut. */
+int params_settle_cohere(struct params *p, const struct params_limits *limits, struct api_error *e);
+
 /* Check that /generative_scoring has all that it needs, and count its prompts. */
 int params_settle_scoring(struct params *p, struct api_error *e);
 

@@ -75,15 +75,17 @@ int params_parse_return_documents(const struct field_args *a)
 
 int params_parse_task(const struct field_args *a)
 {
-    static const char *const names[] = {
-        [TASK_EMBED] = "embed", [TASK_CLASSIFY] = "classify", [TASK_TOKEN_EMBED] = "token_embed"};
+    static const char *const names[] = {[TASK_EMBED] = "embed",
+                                        [TASK_CLASSIFY] = "classify",
+                                        [TASK_TOKEN_EMBED] = "token_embed",
+                                        [TASK_TOKEN_CLASSIFY] = "token_classify"};
 
-    for (int i = TASK_EMBED; cJSON_IsString(a->v) && i <= TASK_TOKEN_EMBED; i++)
+    for (int i = TASK_EMBED; cJSON_IsString(a->v) && i <= TASK_TOKEN_CLASSIFY; i++)
         if (strcmp(a->v->valuestring, names[i]) == 0) {
             a->p->task = (enum pooling_task)i;
             return 0;
         }
-    return params_refuse(a, "must be embed, classify or token_embed");
+    return params_refuse(a, "must be embed, classify, token_embed or token_classify");
 }
 
 const char *params_missing_pair(const struct params *p)

@@ -93,6 +93,7 @@ void request_defaults_apply(const struct request_defaults *d, struct params *p)
         p->has_seed = true;
         p->sampling.seed = d->seed;
     }
+    p->decisions.permutations = d->permutations;
     if ((p->form & PARAMS_TURNS) == 0)
         return;
     p->default_kwargs = d->template_kwargs;

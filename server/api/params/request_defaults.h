@@ -1,6 +1,6 @@
 /* server/api/params/request_defaults.h - the settings' values for requests that have none: the
- * seed, thinking and its budget, the message that ends a thought, and variables of the chat
- * template.
+ * seed, thinking and its budget, the message that ends a thought, variables of the chat template,
+ * and the orders of a decision's options.
  *
  * Defaults of sampling are in core/model/sampling_defaults.h, since the model's file sets them,
  * too. A request's own field wins; template variables are merged one by one.
@@ -24,6 +24,7 @@ struct request_defaults { /* zero sets nothing but a budget of 0 for thoughts */
     int32_t reasoning_budget; /* tokens of a thought; 0: none, -1: no limit */
     char *budget_message;     /* text that ends a thought at its budget; NULL: none */
     cJSON *template_kwargs;   /* an object, or NULL */
+    uint32_t permutations;    /* of decisions; 0 counts as 1 */
 };
 
 /* Read the object of variables from its JSON text; "" is none. ERR_INVAL, ERR_NOMEM: *err says

@@ -19,6 +19,7 @@
 #include "server/api/params/params.h"
 #include "server/api/params/stop.h"
 #include "server/api/response/indent.h"
+#include "server/api/response/label_path.h"
 #include "server/api/response/logprobs.h"
 
 struct prompt { /* one prompt of the request, shared by its n choices */
@@ -28,9 +29,14 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     bool is_text;       /* the prompt was given as a string */
     bool has_added_bos; /* ids[0] was added, not sent by the client */
     bool at_start;      /* the prompt has no text: the completion begins the text */
-    float *pooled;      /* [n_embd] of an embedding; the engine's until the request ends */
+    float *pooled;      /* [n_skipped + n_pooled][width] of an embedding; the engine's until the
+                         * request ends */
     uint32_t n_pooled;  /* vectors; with is_each, or if several, one for each token */
+    uint32_t n_skipped; /* tokens before these whose vectors are computed, but not given */
     bool is_each;
+    uint32_t width;     /* numbers of each vector */
+    bool has_token_labels; /* the vectors are the outputs of a classifier of tokens */
+    bool has_weights;      /* the vectors have one number, the token's lexical weight */
     float *labels;      /* [n_labels] outputs of the classifier, in memory after the vectors; NULL:
                          * not asked for */
     uint32_t second_at; /* index of the second of two texts, or 0 */
@@ -40,11 +46,17 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     uint64_t hash;      /* hash of the ids */
     uint32_t twin;      /* index of the first prompt with the same ids; its own if there is none
                          * before */
+    uint32_t n_shared;  /* most first tokens that a prompt before it has, too; counted where a plan
+                         * may ask for it */
     int32_t *label_ids;    /* [n_labels] of a decision: the token of each option; or NULL */
     float *label_logprobs; /* [n_labels] filled by the engine */
     uint32_t n_labels;
     uint32_t n_pins;
     struct request_pin pins[REQUEST_MAX_PINS]; /* [n_pins] beginnings of it that stay cached */
+    struct label_path *paths; /* [n_paths] of a decision whose labels have several tokens: the steps
+                               * of each option's; or NULL */
+    uint32_t n_paths;
+    struct marks marks;    /* of a decision by a model's head; owns `at` and `outs` */
     struct buf scores;  /* prompt_logprobs, "null,{…}": made by the first choice for all of them */
 };
 

@@ -60,7 +60,7 @@ struct wire_format {
 #define RESPONSE_BASE64_BYTES 6  /* most bytes of a number in base64 */
 
 struct response_labels { /* labels of the model's classifier */
-    uint32_t n;          /* 0: there is none */
+    uint32_t n;          /* of a text; 0: there is none */
     char *const *names;  /* [n], borrowed; NULL: they have none */
     bool is_cross;       /* label `yes` rates how well two texts fit that are read together */
     uint32_t yes;
@@ -89,7 +89,6 @@ struct response_writer {
     struct buf probs;          /* log-probabilities of a stream's open text, for those formats */
     struct buf piece, items;   /* for wire formats that repeat everything at the end of a stream */
     const struct params *params; /* borrowed */
-    uint32_t n_embd;
     struct response_labels labels;
     bool has_raw_tokens;         /* vectors of tokens are not normalized unless the body says so */
     bool has_mean;               /* an embedding is a sum, to be divided by the tokens */
@@ -122,6 +121,7 @@ extern const struct wire_format wire_llamacpp_embeddings; /* /embedding: no stre
 extern const struct wire_format wire_rerank;             /* /v1/rerank: no stream */
 extern const struct wire_format wire_llamacpp_rerank;    /* /v1/reranking: no stream */
 extern const struct wire_format wire_cohere_rerank;      /* /v2/rerank: no stream */
+extern const struct wire_format wire_cohere_embed;       /* /v2/embed: no stream */
 extern const struct wire_format wire_classify;           /* /classify: no stream */
 extern const struct wire_format wire_pooling;            /* /pooling: no stream */
 extern const struct wire_format wire_score;              /* /score: no stream */
@@ -152,6 +152,9 @@ int responses_add_echo(const cJSON *body, struct buf *echo);
 
 /* Appends Anthropic's error object, for the routes of wire_anthropic_messages. */
 void anthropic_messages_error(const struct api_error *e, struct buf *out);
+
+/* Appends Cohere's error object, for the routes of wire_cohere_…. */
+void cohere_error(const struct api_error *e, struct buf *out);
 
 /* Appends Ollama's error object, for the routes of wire_ollama_…. */
 void ollama_error(const struct api_error *e, struct buf *out);

@@ -1,4 +1,5 @@
-"""typesafe-sdk: TypeSafe's own package, which asks questions by name. Without its extra zstd it sends plain bodies."""
+"""typesafe-sdk: TypeSafe's own package, which asks questions by name. With its extra zstd it packs bodies of more than 1,024
+bytes."""
 import asyncio
 import datetime
 
@@ -39,7 +40,7 @@ class TypeSafeTest(ClientCase):
         self.assertEqual(self.client.system_one(state=STATE, questions=QUESTIONS).answers, answer.answers)
 
     def test_decisions_long(self):
-        """A body of more than 1,024 bytes, which the package would pack if it could."""
+        """A body of more than 1,024 bytes, which the package packs."""
         self.check_answers(self.client.system_one(state={**STATE, "more": "again and " * 200}, questions=QUESTIONS))
 
     def test_decisions_dictionaries(self):

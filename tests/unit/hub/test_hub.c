@@ -111,6 +111,10 @@ static void choices(void **state)
         {"config.json,weights.safetensors,sub/config.json,sub/model.safetensors,1_Pooling/config."
          "json,x_Pooling/config.json,1_Pooling/a/config.json",
          "", "", "1_Pooling/config.json,config.json,weights.safetensors"},
+        {"config.json,model.safetensors,sparse_linear.safetensors,sparse_linear.pt,1_Dense/model."
+         "safetensors",
+         "", "",
+         "1_Dense/model.safetensors,config.json,model.safetensors,sparse_linear.safetensors"},
         {"config.json,model.safetensors,x.gguf", "SafeTensors", "",
          "config.json,model.safetensors"},
         {"README.md,adapter_config.json,adapter_model.safetensors,tokenizer.json", "", "",

@@ -91,6 +91,7 @@ static void posts_leave_out_zeros(void **state)
     r->tenant = 2;
     r->min_tokens = 1;
     r->ignore_eos = r->score_prompt = true;
+    r->rows_from = 2;
     r->n_stop_ids = 2;
     r->stop_ids[0] = 8, r->stop_ids[1] = 9;
     r->key.salt = 0xfedcba9876543210;
@@ -98,7 +99,8 @@ static void posts_leave_out_zeros(void **state)
     assert_string_equal(take(j), "{\"post\":12,\"now\":1000,\"arrival\":990,\"deadline\":5,"
         "\"first_by\":4,\"queue_until\":6,\"leader\":11,\"priority\":1,\"tenant\":2,\"weight\":1,"
         "\"salt\":\"fedcba9876543210\",\"max_tokens\":2,\"min_tokens\":1,\"ignore_eos\":1,"
-        "\"score_prompt\":1,\"stop\":[8,9],\"prompt\":[5,0,123456]}\n");
+        "\"score_prompt\":1,\"rows_from\":2,\"stop\":[8,9],\"prompt\":[5,0,123456]}\n");
+    r->rows_from = 0;
     r->n_pins = 2;
     r->pins[0] = (struct request_pin){1, 300};
     r->pins[1] = (struct request_pin){3, 400};

@@ -77,6 +77,7 @@ static struct simulate_arrival some_arrival(uint64_t *t, uint32_t i)
         .weight = 1 + rnd(3),
         .salt = (uint64_t)rnd(2) << 63 | 12345,
         .score_prompt = rnd(10) == 0,
+        .rows_from = rnd(2) * rnd(100),
     };
 
     if (i % 3 == 0) {
