@@ -18,7 +18,7 @@
 #include "server/admin/openapi.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint/constraint_cache.h"
-#include "server/api/decision_model.h"
+#include "server/api/decisions/decision_model.h"
 #include "server/api/engine_client.h"
 #include "server/api/infill.h"
 #include "server/api/params/request_defaults.h"

@@ -13,7 +13,7 @@
 #include "core/base/err.h"
 #include "core/base/mem.h"
 #include "server/api/chat/chat_values.h"
-#include "server/api/decision_labels.h"
+#include "server/api/decisions/decision_labels.h"
 #include "server/api/label_tree.h"
 
 #include <string.h>

@@ -11,7 +11,7 @@
 #include "core/base/mem.h"
 #include "core/base/spans.h"
 #include "server/api/chat/chat_values.h"
-#include "server/api/decision_model.h"
+#include "server/api/decisions/decision_model.h"
 
 #include <string.h>
 

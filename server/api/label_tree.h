@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#include "server/api/decision_labels.h"
+#include "server/api/decisions/decision_labels.h"
 
 struct api_request;
 

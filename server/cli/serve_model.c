@@ -33,7 +33,7 @@
 #include "server/adapters/adapter_set.h"
 #include "server/api/chat/chat.h"
 #include "server/api/constraint/constraint_cache.h"
-#include "server/api/decision_model.h"
+#include "server/api/decisions/decision_model.h"
 #include "server/cli/low_priority.h"
 #include "server/cli/model_files.h"
 #include "server/cli/receipt_origin.h"

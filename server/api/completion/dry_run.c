@@ -37,10 +37,10 @@ static uint32_t known_tokens(const struct completion *c, uint32_t i)
 {
     const struct server_model *model = c->api.engine->model;
     const struct request *r = c->api.request.requests[i * c->api.request.params.n_each];
-    const uint32_t cached = c->probe.found[i].n_cached, most = r->n_prompt - 1;
+    const uint32_t cached = c->probe.found[i].n_cached, most = request_may_reuse(r);
     uint32_t shared = c->api.request.prompts[i].n_shared;
 
-    if (!model->shares_prefixes || request_wants_rows(r))
+    if (!model->shares_prefixes)
         return cached;
     shared = shared < most ? shared : most;
     shared -= shared % model->block_tokens;

@@ -8,7 +8,7 @@
 
 #include "core/base/err.h"
 #include "core/tokenizer/tokenizer.h"
-#include "server/api/decision_cut.h"
+#include "server/api/decisions/decision_cut.h"
 
 enum { CLS = 1, SEP = 2, MASK = 4, MAX = 4096 };
 

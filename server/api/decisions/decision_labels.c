@@ -1,10 +1,10 @@
-/* server/api/decision_labels.c - see decision_labels.h.
+/* server/api/decisions/decision_labels.c - see decision_labels.h.
  *
  * A label is tokenized behind the tail: it is one token if that gives the tail's tokens and one
  * more. Sets are searched when they are first needed. A set of fixed texts ends with its first text
  * that is not one token; of pairs, those that are not are left out.
  */
-#include "server/api/decision_labels.h"
+#include "server/api/decisions/decision_labels.h"
 
 #include "core/base/buf.h"
 #include "core/base/err.h"

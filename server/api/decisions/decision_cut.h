@@ -1,5 +1,5 @@
-/* server/api/decision_cut.h - the prompt of a question as Laya's models were trained with: long
- * questions and options are cut.
+/* server/api/decisions/decision_cut.h - the prompt of a question as Laya's models were trained
+ * with: long questions and options are cut.
  *
  * The prompt is a token, the question, a separator, the options with a marker before each, a
  * separator, the input, and a separator. An option keeps up to 48 tokens; if question and options
@@ -9,8 +9,8 @@
  * Thread: any.
  * Memory: works in place.
  */
-#ifndef SERVER_API_DECISION_CUT_H
-#define SERVER_API_DECISION_CUT_H
+#ifndef SERVER_API_DECISIONS_DECISION_CUT_H
+#define SERVER_API_DECISIONS_DECISION_CUT_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
-/* server/api/decision_cut.c - see decision_cut.h. */
-#include "server/api/decision_cut.h"
+/* server/api/decisions/decision_cut.c - see decision_cut.h. */
+#include "server/api/decisions/decision_cut.h"
 
 #include "core/base/err.h"
 #include "core/tokenizer/tokenizer.h"

@@ -1,5 +1,5 @@
-/* server/api/decision_labels.h - the labels under which a model answers a question: texts that are
- * one token each at the place where its answer begins, so that the next token decides.
+/* server/api/decisions/decision_labels.h - the labels under which a model answers a question: texts
+ * that are one token each at the place where its answer begins, so that the next token decides.
  *
  * Labels come in sets: Yes and No, digits, letters, pairs of letters. Where no set has enough
  * labels of one token, letters or pairs are spelled: a label is then the sequence of its tokens
@@ -13,8 +13,8 @@
  * Thread: any.
  * Memory: some kilobytes; the caller keeps the tail's texts.
  */
-#ifndef SERVER_API_DECISION_LABELS_H
-#define SERVER_API_DECISION_LABELS_H
+#ifndef SERVER_API_DECISIONS_DECISION_LABELS_H
+#define SERVER_API_DECISIONS_DECISION_LABELS_H
 
 #include <stdbool.h>
 #include <stddef.h>

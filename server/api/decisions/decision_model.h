@@ -1,5 +1,5 @@
-/* server/api/decision_model.h - a model that was trained for decisions: the form of its prompts,
- * its labels and its temperatures.
+/* server/api/decisions/decision_model.h - a model that was trained for decisions: the form of its
+ * prompts, its labels and its temperatures.
  *
  * The metadata of its file say so: ARCH.decision.type names a family, a row of the table in
  * decision_model.c, tokenizer.chat_template.systemone is the prompt's template, and
@@ -13,8 +13,8 @@
  * Thread: read-only after creation.
  * Memory: some kilobytes and the parsed template.
  */
-#ifndef SERVER_API_DECISION_MODEL_H
-#define SERVER_API_DECISION_MODEL_H
+#ifndef SERVER_API_DECISIONS_DECISION_MODEL_H
+#define SERVER_API_DECISIONS_DECISION_MODEL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 
 #include "scheduler/request/marks.h"
 #include "server/api/chat/decision_template.h"
-#include "server/api/decision_cut.h"
+#include "server/api/decisions/decision_cut.h"
 
 struct decision_model;
 struct model;

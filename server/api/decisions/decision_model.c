@@ -1,9 +1,9 @@
-/* server/api/decision_model.c - see decision_model.h.
+/* server/api/decisions/decision_model.c - see decision_model.h.
  *
  * The labels of a family are letters, and pairs of letters where it has them: those that are one
  * token each when they are tokenized alone, which is how these models were trained.
  */
-#include "server/api/decision_model.h"
+#include "server/api/decisions/decision_model.h"
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
