@@ -46,7 +46,8 @@ static void on_progress(void *ud, const struct batch_run *run)
 {
     const struct server *s = ud;
     struct server_batch_progress p = {.n_lines = run->record.n_lines,
-                                      .n_done = run->record.n_lines - batch_run_n_left(run)};
+                                      .n_done = run->record.n_lines - batch_run_n_left(run),
+                                      .n_failed = run->progress.n_done[BATCH_ERRORS]};
 
     for (uint32_t i = 0; i < s->opt.n_models; i++)
         p.n_tokens += (uint64_t)s->models[i].metrics.generation_tokens.sum;

@@ -119,7 +119,7 @@ static const struct request_doc {
      "[],'anyOf':[{'required':['input']},{'required':['messages']}]"},
     {"PoolingRequest", "", PARAMS_POOL,
      "[],'anyOf':[{'required':['input']},{'required':['messages']}]"},
-    {"PlanRequest", "", PARAMS_TEXT | PARAMS_EMBED | PARAMS_DECISIONS,
+    {"PlanRequest", "PlanRequest", PARAMS_TEXT | PARAMS_EMBED | PARAMS_DECISIONS,
      "[],'anyOf':[{'required':['prompt']},{'required':['input']},{'required':['messages']},"
      "{'required':['state','questions']}]"},
     {"ResponsesRequest", "", PARAMS_RESPONSES, "['input']"},

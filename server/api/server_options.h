@@ -126,6 +126,7 @@ struct server_load {
 
 struct server_batch_progress {
     uint32_t n_lines, n_done; /* all lines, and those with an answer in the file */
+    uint32_t n_failed;        /* errors among the answers of this process */
     uint64_t n_tokens;        /* tokens that this process has generated */
 };
 

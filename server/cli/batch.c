@@ -50,7 +50,8 @@ static void print_batch_help(void)
           "             body\n"
           "  -o FILE    file for the answers, one per line, in the order in which they are ready\n"
           "Ctrl-C stops. The same command again continues: lines that have an answer in\n"
-          "OUT.jsonl are skipped. The settings of quire serve are accepted, such as --model.\n",
+          "OUT.jsonl, or an error, are skipped. The settings of quire serve are accepted, such\n"
+          "as --model.\n",
           stdout);
 }
 
@@ -61,9 +62,9 @@ static void print_decide_help(void)
           "             questions) on each line, with a custom_id if it is to have one\n"
           "  -o FILE    file for the answers, one per line, in the order in which they are ready\n"
           "Ctrl-C stops. The same command again continues: lines that have an answer in\n"
-          "OUT.jsonl are skipped. With \"receipt\": true in a body, and receipts = on, quire\n"
-          "verify and quire diff read the answers. The settings of quire serve are accepted,\n"
-          "such as --model.\n",
+          "OUT.jsonl, or an error, are skipped. With \"receipt\": true in a body, and\n"
+          "receipts = on, quire verify and quire diff read the answers. The settings of quire\n"
+          "serve are accepted, such as --model.\n",
           stdout);
 }
 
@@ -98,6 +99,8 @@ static void print_progress(const struct batch_command *b)
     if (b->is_tty)
         print_bar(p);
     fprintf(stderr, "%" PRIu32 " of %" PRIu32 " lines", p->n_done, p->n_lines);
+    if (p->n_failed > 0)
+        fprintf(stderr, " (errors: %" PRIu32 ")", p->n_failed);
     if (seconds > 0 && n_new > 0) {
         fprintf(stderr, ", %.0f tokens/s, ", (double)p->n_tokens / seconds);
         if (p->n_done < p->n_lines)

@@ -38,7 +38,9 @@ static void print_verify_help(void)
         "with one, on each line, or is a single one.\n"
         "The exit code is 0 if all are equal, else 1. The settings of quire serve are accepted,\n"
         "such as --model. Settings that change which tokens are generated are taken from the\n"
-        "first receipt, unless they are given; --adapters NAME=PATH names adapters.\n",
+        "first receipt, unless they are given; defaults of requests (temperature,\n"
+        "permutations) are always those of each receipt. --adapters NAME=PATH names adapters.\n"
+        "Text and probabilities beside a receipt are not read.\n",
         stdout);
 }
 
@@ -49,7 +51,8 @@ static void print_diff_help(void)
           "which answers change, at which token, and which decisions flip, by how much\n"
           "probability. FILE has receipts, or answers with them, as for quire verify. Name what\n"
           "changes: --model OTHER, --load-type q4_0, --kv-type q8_0. Other settings that change\n"
-          "tokens are taken from the first receipt.\n"
+          "tokens are taken from the first receipt; defaults of requests (temperature,\n"
+          "permutations) are always those of each receipt.\n"
           "The exit code is 0 if no answer changes and no decision flips, else 1.\n",
           stdout);
 }

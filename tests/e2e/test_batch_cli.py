@@ -42,7 +42,7 @@ def test_a_file(source, tmp_path):
     out = tmp_path / "out.jsonl"
     r = run(source, out)
     assert r.returncode == 0 and r.stdout == "", r.stderr
-    assert re.search(r"^62 of 62 lines, \d+ tokens/s, \d+:\d\d in all$", r.stderr, re.M), r.stderr
+    assert re.search(r"^62 of 62 lines \(errors: 1\), \d+ tokens/s, \d+:\d\d in all$", r.stderr, re.M), r.stderr
     found = answers(read(out))
     assert len(found) == 62 and found["bad"][0] == 400 and found["chat"][0] == 200
     assert len({str(v) for v in found.values()}) > 50

@@ -150,6 +150,10 @@ test("a decision shows a bar for each option", async () => {
   const shares = await page.$$eval(".answers meter", (list) => list.map((n) => n.value));
   assert.ok(Math.abs(shares[0] + shares[1] - 1) < 1e-4 && Math.abs(shares[2] + shares[3] - 1) < 1e-4);
   assert.match(await textOf(page, ".answers"), /bear[^]*Confidence|Confidence[^]*bear/);
+  assert.match(await textOf(page, ".answers .warning"), /% of the probability: the model would rather write something else/);
+  await page.$eval("#decide-orders", (n) => { n.value = 2; });
+  await page.click(".decide button.primary");
+  await page.waitForFunction((old) => { const n = document.querySelectorAll(".answers meter")[2]; return n && n.value !== old; }, {}, shares[2]);
   await page.$eval("#question-options-2", (n) => { n.value = "bear"; });
   await page.click(".decide button.primary");
   await page.waitForSelector(".decide [role=alert]");

@@ -3,6 +3,8 @@ import { adviceOf, call } from "./api.js";
 import { el, say } from "./dom.js";
 
 const KINDS = { predicate: "Is it true?", choice: "Which one?", score: "How much?" };
+// Below this share of all tokens the labels' shares say little.
+const LEAST_MASS = 0.05;
 const OPTIONS = { choice: "Options, one per line: name, or name - description", score: "Levels, one per line, from the lowest to the highest" };
 
 // One question's fields.
@@ -47,6 +49,7 @@ export class Decide {
     this.n = 0;
     this.input = el("textarea", { rows: 6, id: "decide-input", required: true });
     this.list = el("div", {});
+    this.orders = el("input", { id: "decide-orders", type: "number", min: 1, max: 64, value: 1 });
     this.button = el("button", { type: "submit", class: "primary" }, "Decide");
     this.state = el("div", { class: "state" });
     this.answers = el("div", { class: "answers", role: "region", "aria-label": "Answers" });
@@ -56,7 +59,8 @@ export class Decide {
       el("form", { onsubmit: (e) => this.onSubmit(e) },
         el("label", { for: "decide-input" }, "Input"), this.input, this.list,
         el("button", { type: "button", onclick: () => this.add() }, "Add a question"),
-        el("div", { class: "settings" }, this.models.field()), this.button),
+        el("div", { class: "settings" }, this.models.field(),
+          el("label", { for: "decide-orders" }, "Orders of the options (permutations)"), this.orders), this.button),
       this.state, this.answers);
     this.add();
   }
@@ -84,9 +88,10 @@ export class Decide {
     this.state.replaceChildren();
     this.answers.replaceChildren();
     try {
-      const body = { ...this.models.body(), input: this.input.value, questions: this.questions.map((q) => q.body()) };
+      const body = { ...this.models.body(), input: this.input.value, questions: this.questions.map((q) => q.body()),
+        permutations: Number(this.orders.value) || 1 };
       const reply = await (await call("/v1/decisions", { body, signal: this.controller.signal })).json();
-      this.answers.replaceChildren(...reply.answers.map((a, i) => answerNode(body.questions[i].instructions, a)));
+      this.answers.replaceChildren(...reply.answers.map((a, i) => answerNode(body.questions[i].instructions, a, reply.diagnostics[i])));
       say(`${reply.answers.length} answers`);
     } catch (e) {
       const advice = adviceOf(e);
@@ -104,11 +109,18 @@ function sharesOf(answer) {
   return (answer.probabilities ?? []).map((p) => [String(p.label ?? p.value), p.probability]);
 }
 
-function answerNode(question, answer) {
+// The warning that an answer means little, or null.
+function warningOf({ label_mass: mass }) {
+  return mass < LEAST_MASS ? `All options have ${(100 * mass).toPrecision(2)} % of the probability: the model would rather write something else.` : null;
+}
+
+function answerNode(question, answer, diagnostics) {
   const rows = sharesOf(answer).map(([name, p]) => el("tr", {}, el("th", { scope: "row" }, name),
     el("td", {}, el("meter", { min: 0, max: 1, value: p, "aria-label": name })), el("td", { class: "right" }, `${(100 * p).toFixed(1)} %`)));
-  const more = answer.type === "score" ? `Mean level ${answer.score.toFixed(2)}, confidence ${answer.confidence.toFixed(2)}`
+  const more = answer.type === "score" ? `Mean level ${answer.score.toFixed(2)} (the first is 0), confidence ${answer.confidence.toFixed(2)}`
     : answer.type === "choice" ? `Confidence ${answer.confidence.toFixed(2)}` : answer.type === "refusal" ? "The model has no answer." : null;
-  return el("figure", { class: "drawing" }, el("figcaption", {}, question, more ? el("small", {}, more) : null),
+  const warning = answer.type === "refusal" ? null : warningOf(diagnostics);
+  return el("figure", { class: "drawing" }, el("figcaption", {}, question, more ? el("small", {}, more) : null,
+    warning ? el("small", { class: "warning" }, warning) : null),
     el("table", {}, el("tbody", {}, rows)));
 }
