@@ -202,8 +202,8 @@ static int refuse_prompts(struct decision_work *w)
 {
     return api_error_set(&w->p->error, 400, "questions", NULL,
                          "the model '%s' has labels of several tokens for some questions, which "
-                         "are more than %d prompts or %llu million tokens: ask fewer questions in "
-                         "a call",
+                         "are more than %d prompts or %llu million tokens: ask fewer questions, or "
+                         "with fewer permutations",
                          w->model->id, DECISIONS_MAX_PROMPTS,
                          (unsigned long long)(MAX_TOKENS >> 20));
 }
@@ -216,7 +216,7 @@ static int check_size(struct decision_work *w, const struct prompt *prompt)
         return 0;
     return api_error_set(&w->p->error, 400, "questions", NULL,
                          "the input, repeated for each question, is more than %llu MiB or %llu "
-                         "million tokens: ask fewer questions in a call",
+                         "million tokens: ask fewer questions, or with fewer permutations",
                          (unsigned long long)(MAX_BYTES >> 20),
                          (unsigned long long)(MAX_TOKENS >> 20));
 }

@@ -447,7 +447,7 @@ int api_request_make_prompt(struct api_request *p, const struct server_model *mo
     if (p->constraint != NULL) /* a leading blank is part of the constrained text */
         prompt->at_start = false;
     find_twin(p, i);
-    if (p->params.n_prompts <= SERVER_DRY_RUNS)
+    if (p->params.n_prompts <= SERVER_DRY_RUNS || p->params.deadline_ms > 0)
         find_shared(p, i);
     return 0;
 }

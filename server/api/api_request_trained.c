@@ -248,14 +248,14 @@ int api_request_decide_trained(struct api_request *p, const struct server_model 
         if (n_outs > MAX_OUTS)
             return api_error_set(&p->error, 400, "questions", NULL,
                                  "what the model's head makes of all options is more than %llu "
-                                 "MiB: ask fewer questions in a call",
+                                 "MiB: ask fewer questions, or with fewer permutations",
                                  (unsigned long long)(MAX_OUTS >> 20));
         if (n_bytes > MAX_BYTES || n_tokens > MAX_TOKENS)
-            return api_error_set(&p->error, 400, "questions", NULL,
-                                 "the input, repeated for each question, is more than %llu MiB or "
-                                 "%llu million tokens: ask fewer questions in a call",
-                                 (unsigned long long)(MAX_BYTES >> 20),
-                                 (unsigned long long)(MAX_TOKENS >> 20));
+            return api_error_set(
+                &p->error, 400, "questions", NULL,
+                "the input, repeated for each question, is more than %llu MiB or "
+                "%llu million tokens: ask fewer questions, or with fewer permutations",
+                (unsigned long long)(MAX_BYTES >> 20), (unsigned long long)(MAX_TOKENS >> 20));
     }
     return 0;
 }

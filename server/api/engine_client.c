@@ -187,8 +187,8 @@ int engine_client_check_dry_room(struct engine_client *engine, uint32_t n, struc
         return ERR_CANCELED;
     if (n > SERVER_DRY_RUNS)
         return api_error_set(e, 400, NULL, NULL,
-                             "a plan can have at most %d prompts, got %u: send fewer texts or "
-                             "questions",
+                             "a plan can have at most %d prompts, got %u: send fewer texts, "
+                             "questions or permutations",
                              SERVER_DRY_RUNS, n);
     if (engine->priv->n_dry + n <= SERVER_DRY_RUNS)
         return 0;

@@ -36,7 +36,7 @@ static int append_prompt(struct api_request *p, uint32_t parent, int32_t id)
     if (prompts == NULL)
         return ERR_NOMEM;
     p->prompts = prompts;
-    prompts[n] = (struct prompt){.twin = n};
+    prompts[n] = (struct prompt){.twin = n, .n_shared = (uint32_t)prompts[parent].ids.n};
     buf_init(&prompts[n].scores, HTTP_MAX_REPLY);
     requests = mem_realloc(p->requests, (n + 1) * sizeof(struct request *));
     if (requests == NULL)

@@ -396,10 +396,13 @@ static void check_choice(struct verifier *v, const cJSON *choice, const struct a
 
 static void check_choices(struct verifier *v, const cJSON *receipt, const struct api_request *p)
 {
+    const int n = cJSON_GetArraySize(member(receipt, "choices"));
     const cJSON *choice;
 
-    if (cJSON_GetArraySize(member(receipt, "choices")) == 0)
+    if (n == 0)
         differs(v, "it has no choices");
+    else if (p->params.decisions.n_questions > 0 && (uint32_t)n != p->params.n_prompts)
+        differs(v, "it has %d choices, but its questions are %u prompts", n, p->params.n_prompts);
     cJSON_ArrayForEach(choice, member(receipt, "choices"))
         check_choice(v, choice, p);
 }

@@ -98,7 +98,7 @@ def test_a_terminal_has_a_bar(source, tmp_path):
     except OSError:  # the other side is closed
         pass
     assert p.wait(60) == 0 and p.stdout.read() == b""
-    assert b"\r[" + b"=" * 30 + b"] 62 of 62 lines, " in shown, shown
+    assert b"\r[" + b"=" * 30 + b"] 62 of 62 lines (errors: 1), " in shown, shown
     os.close(here)
 
 

@@ -209,8 +209,7 @@ def test_orders_are_averaged(served):
         turned = {key: asked["team"]["criteria"][key] for key in keys[k:] + keys[:k]}
         p = expected(served, "x", {"team": {**asked["team"], "criteria": turned}}, "team")
         want += np.roll(p, k) / 3
-    if served.kind != "nimble":  # which also gets the list of all questions, in their own order
-        assert found == pytest.approx(want, abs=1e-3)
+    assert found == pytest.approx(want, abs=1e-3)
     assert sum(found) == pytest.approx(1, abs=1e-5)
 
 

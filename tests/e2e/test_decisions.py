@@ -287,6 +287,7 @@ def test_too_many_prompts_for_labels(server):
     ([{**SCORE, "levels": [{"label": "3"}, {"label": "1"}, {"label": "2"}]}], "questions[0].levels", "in order"),
     ([{**SCORE, "levels": [{"label": "a", "value": 3}, {"label": "b"}]}], "questions[0].levels[0]", "unknown member 'value'"),
     ([{**PREDICATE, "choices": TEAMS}], "questions[0]", "unknown member 'choices'"),
+    ([{**SCORE, "levels": [{"label": "a"}, {"label": "a"}]}], "questions[0].levels[1].label", "the other levels"),
     ([{**PREDICATE, "instructions": ""}], "questions[0].instructions", "not empty"),
     ([{**PREDICATE, "instructions": [{"type": "input_image", "image_url": "data:,"}]}], "questions[0].instructions", "no images"),
     ([{"type": "noul", "instructions": "x"}], "questions[0].type", "predicate, choice or score"),
@@ -317,6 +318,7 @@ def test_bad_calls(server, fields, param, says):
     ({"a": {"type": "choice", "criteria": ["x"]}}, "questions.a.criteria", "each option's name"),
     ({"a": {"type": "score", "criteria": ["x", None]}}, "questions.a.criteria", "not empty"),
     ({"a": {"type": "noul", "instruction": "x"}}, "questions.a", "unknown member 'instruction'"), ({"a": 5}, "questions.a", "an object"),
+    ({"a" + "é" * 40: {"type": "x"}}, "questions.a" + "é" * 15 + ".type", "noul, choice or score"),
 ])
 def test_bad_questions_by_name(server, asked, param, says):
     r = server.post("/v1/systemone", {"state": "Once", "questions": asked})
@@ -416,6 +418,16 @@ def test_a_plan_computes_the_input_once(start):
 
 def test_a_plan_has_a_bound(server):
     r = server.post("/v1/plan", {"input": "Once", "questions": questions(129)})
-    assert r.status == 400 and "at most 128 prompts, got 129: send fewer texts or questions" in r.json["error"]["message"]
+    assert r.status == 400 and "at most 128 prompts, got 129: send fewer texts, questions or permutations" in r.json["error"]["message"]
     r = server.post("/v1/plan", {"input": "Once", "questions": []})
     assert r.status == 400 and r.json["error"]["param"] == "questions"
+
+
+def test_a_deadline_is_refused_by_the_answer(start):
+    s = start("--context", "1024")
+    for i in range(3):
+        s.complete(story(i, 200), max_tokens=8, ignore_eos=True)  # so that there is a forecast
+    body = {"input": story(13, 400), "questions": questions(60)}
+    assert s.post("/v1/decisions", {**body, "deadline_ms": 3_600_000}).status == 200
+    r = s.post("/v1/decisions", {**body, "input": story(14, 400), "deadline_ms": 1})
+    assert r.status == 429 and "the answer is predicted to take" in r.json["error"]["message"], r.body

@@ -213,7 +213,9 @@ def test_every_class_is_tested():
     root = pathlib.Path(__file__).parent.parent.parent
     table = set(re.findall(r'^    \{"(\w+)", "[\w-]+", (?:MODEL|TEXT|GPT|\.root)', (root / "core/formats/hf/classes.c").read_text(), re.M))
     beside = {"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "BertModel", "GptOssForCausalLM",
-              *hf_recurrent.NAMES, "BertForSequenceClassification", "XLMRobertaModel", "XLMRobertaForSequenceClassification", "NomicBertModel", "ModernBertModel"}
+              *hf_recurrent.NAMES, "BertForSequenceClassification", "XLMRobertaModel", "XLMRobertaForSequenceClassification", "NomicBertModel", "ModernBertModel",
+              "BertForTokenClassification", "RobertaForTokenClassification", "XLMRobertaForTokenClassification",
+              "ModernBertForTokenClassification", "HF_ColBERT"}
     assert table == {c[0] for c in CASES} | beside
     page = (root / "core/model/README.md").read_text()
     assert {c for c in table if f"`{c}`" in page} == table

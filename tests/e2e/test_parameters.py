@@ -42,6 +42,8 @@ FIELDS = {
     **dict.fromkeys(("reasoning_budget", "reasoning_budget_tokens", "thinking_budget_tokens", "thinking_token_budget"),
                     ((CHAT,), [-1, 0, 5, BIG], INTS + [-2, BIG + 1])),
     "reasoning_budget_message": ((CHAT,), ["", "Enough.", "a" * 256], STRINGS + ["word " * 1500]),
+    "prompt_cache_options": ((CHAT,), [{}, {"mode": "implicit"}, {"mode": "explicit", "ttl": "12h"}, {"ttl": "30m"}],
+                             ["a", 1, [], {"mode": "x"}, {"ttl": "5m"}, {"ttl": 30}]),
     "min_tokens": (ALL, [0, 1], INTS + [-1, BIG + 1]),
     "temperature": (BOTH, [0, 1e-9, 0.5, 2], NUMBERS + [-0.01, 2.01, -1, 999999, 1e300]),
     "dynatemp_range": (ALL, [0, 0.5, 2], NUMBERS + [-0.01, 2.01]),

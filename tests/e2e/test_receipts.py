@@ -253,6 +253,16 @@ def test_labels_of_several_tokens_are_computed_again(server):
     assert code == 0 and lines[-1] == f"{n} answers are equal ({n} tokens), 0 are not"
 
 
+def test_a_missing_order_is_found(server):
+    """A receipt has a choice for each prompt of its questions, or it does not prove their answers."""
+    less, more = decided(server), decided(server)
+    less["receipt"]["choices"].pop()
+    more["receipt"]["request"]["permutations"] = 1
+    for answer in less, more:
+        code, lines, _ = verify([answer])
+        assert code == 1 and any("choices, but its questions are" in line for line in lines), lines
+
+
 def test_a_changed_probability_is_found(server):
     answer = decided(server)
     answer["receipt"]["choices"][2]["labels"][1] += 1e-3

@@ -129,7 +129,7 @@ def test_words_of_every_enum():
 
 @SHELLS
 def test_words(complete):
-    for flag, words in ("--isa", "auto scalar avx2 avxvnni avx512 amx neon dotprod i8mm"), ("--kv-type", "f16 bf16 q8_0 q4_0"):
+    for flag, words in ("--isa", "auto scalar avx2 avxvnni avx512 amx neon dotprod i8mm"), ("--kv-type", "f16 bf16 q8_0 q4_0 f32"):
         assert sorted(complete("serve", flag, "")) == sorted(words.split()), flag
     assert complete("serve", "--isa", "avxv") == ["avxvnni"]
 

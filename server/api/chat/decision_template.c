@@ -231,15 +231,17 @@ static void set_question(const struct decision_source *s, struct value out,
     value_dict_set(s->pool, out, "options", options_of(s, q, order));
 }
 
+/* All questions of the call; the options of the asked one stand in the order that is asked for. */
 static struct value questions_of(const struct decision_source *s)
 {
     const struct decision_set *set = &s->ask->params->decisions;
     const struct value out = value_list(s->pool);
 
     for (uint32_t i = 0; i < set->n_questions; i++) {
+        const struct decision_question *q = &set->questions[i];
         const struct value question = value_dict(s->pool);
 
-        set_question(s, question, &set->questions[i], 0);
+        set_question(s, question, q, q == s->ask->question ? s->ask->order : 0);
         value_list_add(s->pool, out, question);
     }
     return out;

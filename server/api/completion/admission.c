@@ -64,6 +64,20 @@ static uint64_t time_of(const struct params *p, const struct forecast *f)
     return p->max_tokens == PARAMS_NO_LIMIT ? f->first_us : f->finish_us;
 }
 
+uint32_t admission_known_tokens(const struct api_call *api, uint32_t i, uint32_t cached)
+{
+    const struct server_model *model = api->engine->model;
+    const struct request *r = api->request.requests[i * api->request.params.n_each];
+    const uint32_t most = request_may_reuse(r);
+    uint32_t shared = api->request.prompts[i].n_shared;
+
+    if (!model->shares_prefixes)
+        return cached;
+    shared = shared < most ? shared : most;
+    shared -= shared % model->block_tokens;
+    return shared > cached ? shared : cached;
+}
+
 /* Predict the microseconds until the answer is complete; 0: unknown. */
 static uint64_t predict(const struct api_call *api, enum cached cached,
                         const struct event_probe *found, bool is_idle)
@@ -73,7 +87,8 @@ static uint64_t predict(const struct api_call *api, enum cached cached,
 
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
         const struct request *r = p->requests[i * p->params.n_each];
-        const uint32_t n = n_cached(r, cached, found != NULL ? &found[i] : NULL);
+        const uint32_t n = admission_known_tokens(
+            api, i, n_cached(r, cached, found != NULL ? &found[i] : NULL));
         const struct forecast f = is_idle ? engine_client_forecast_idle(api->engine, r, n)
                                           : engine_client_forecast(api->engine, r, n, ahead);
 
@@ -94,7 +109,9 @@ static enum admission refuse_deadline(const struct api_call *api, uint64_t us, u
     const uint64_t wanted_us = (uint64_t)p->deadline_ms * 1000;
     char what[48] = "the first token is";
 
-    if (p->max_tokens != PARAMS_NO_LIMIT)
+    if ((p->form & PARAMS_MANY) != 0)
+        snprintf(what, sizeof(what), "the answer is");
+    else if (p->max_tokens != PARAMS_NO_LIMIT)
         snprintf(what, sizeof(what), "the %u tokens asked for are",
                  api->request.requests[0]->max_tokens);
     api_error_set(&why->error, 429, "deadline_ms", "deadline_unreachable",

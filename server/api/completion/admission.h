@@ -16,6 +16,8 @@
 #ifndef SERVER_API_COMPLETION_ADMISSION_H
 #define SERVER_API_COMPLETION_ADMISSION_H
 
+#include <stdint.h>
+
 #include "server/api/refusal.h"
 
 struct api_call;
@@ -32,6 +34,10 @@ enum admission_for {
     ADMISSION_FOR_WORK,
     ADMISSION_FOR_DRY_RUNS, /* dry runs: they have queue slots of their own, and no other limits */
 };
+
+/* Return how many tokens of prompt i need not be computed, if `cached` of them are cached: these,
+ * or in whole blocks those that a prompt before it in the call computes. */
+uint32_t admission_known_tokens(const struct api_call *api, uint32_t i, uint32_t cached);
 
 /* `api` is NULL before the body is parsed; `found` has the engine's answer for each prompt, or is
  * NULL if it was not asked. Sets the tenant of the requests. */

@@ -8,6 +8,7 @@
 
 #include "core/base/clock.h"
 #include "core/json/json.h"
+#include "server/api/completion/admission.h"
 #include "server/api/completion/completion_impl.h"
 #include "server/api/params/field.h"
 #include "server/api/refusal.h"
@@ -31,20 +32,9 @@ static void add_forecast(struct buf *out, const struct forecast *f, bool has_tok
     buf_printf(out, ",\"finish\":%.3f}", ms_of(f->finish_us));
 }
 
-/* Return how many tokens of prompt i need not be computed: those that are cached, or that the
- * prompt before it has computed by then. */
 static uint32_t known_tokens(const struct completion *c, uint32_t i)
 {
-    const struct server_model *model = c->api.engine->model;
-    const struct request *r = c->api.request.requests[i * c->api.request.params.n_each];
-    const uint32_t cached = c->probe.found[i].n_cached, most = request_may_reuse(r);
-    uint32_t shared = c->api.request.prompts[i].n_shared;
-
-    if (!model->shares_prefixes)
-        return cached;
-    shared = shared < most ? shared : most;
-    shared -= shared % model->block_tokens;
-    return shared > cached ? shared : cached;
+    return admission_known_tokens(&c->api, i, c->probe.found[i].n_cached);
 }
 
 static void add_planned_prompt(const struct completion *c, uint32_t i, uint64_t ahead,

@@ -188,7 +188,9 @@ static int check_distinct(const struct field_args *a, const struct field_path *p
 
     for (uint32_t i = q->first_option; i < s->n_options - 1; i++)
         if (is_same_value(s->options[i].given, last->given))
-            return field_refuse(p, "value", "different from the values of the other choices");
+            return q->kind == DECISION_SCORE
+                       ? field_refuse(p, "label", "different from the labels of the other levels")
+                       : field_refuse(p, "value", "different from the values of the other choices");
     return 0;
 }
 
@@ -448,6 +450,20 @@ static int take_named_question(const struct field_args *a, const struct field_pa
     return is_choice ? take_choice_criteria(a, p, criteria) : take_score_criteria(a, p, criteria);
 }
 
+#define NAME_IN_PATH 32 /* bytes of a question's name that an error shows */
+
+/* Return the bytes of the name's beginning, whole characters, that an error shows. */
+static int shown_bytes(const char *name)
+{
+    size_t n = strnlen(name, NAME_IN_PATH + 1);
+
+    if (n <= NAME_IN_PATH)
+        return (int)n;
+    for (n = NAME_IN_PATH; n > 0 && ((unsigned char)name[n] & 0xc0) == 0x80;)
+        n--;
+    return (int)n;
+}
+
 int params_parse_named_questions(const struct field_args *a)
 {
     if (!cJSON_IsObject(a->v))
@@ -458,7 +474,7 @@ int params_parse_named_questions(const struct field_args *a)
         const cJSON *name = conversation_keep(&a->p->chat, cJSON_CreateString(it->string));
         struct field_path p = {.e = a->e};
 
-        snprintf(p.text, sizeof(p.text), "questions.%.50s", it->string);
+        snprintf(p.text, sizeof(p.text), "questions.%.*s", shown_bytes(it->string), it->string);
         if (name == NULL)
             return api_error_no_memory(a->e);
         if (!cJSON_IsObject(it))

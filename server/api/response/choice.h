@@ -46,8 +46,8 @@ struct prompt { /* one prompt of the request, shared by its n choices */
     uint64_t hash;      /* hash of the ids */
     uint32_t twin;      /* index of the first prompt with the same ids; its own if there is none
                          * before */
-    uint32_t n_shared;  /* most first tokens that a prompt before it has, too; counted where a plan
-                         * may ask for it */
+    uint32_t n_shared;  /* most first tokens that a prompt before it has, too; counted for plans and
+                         * deadlines */
     int32_t *label_ids;    /* [n_labels] of a decision: the token of each option; or NULL */
     float *label_logprobs; /* [n_labels] filled by the engine */
     uint32_t n_labels;
