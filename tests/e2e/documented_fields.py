@@ -163,7 +163,7 @@ FIELDS = {  # by the names of the bodies in /openapi.json
     "ScoringRequest": {**VLLM_ANY, **OWN, "query": "Once", "items": [" upon", [5, 6]], "label_token_ids": [5, 6],
                        "apply_softmax": False, "item_first": True},
     "DecisionRequest": {**DECISIONS, "input": "Once", "questions": [{"type": "predicate", "instructions": "It ends."}],
-                        "prompt_cache_options": {"mode": "implicit"}},
+                        "prompt_cache_options": {"mode": "implicit"}, "instructions": "Be brief."},
     "SystemOneRequest": {**DECISIONS, "keep_alive": "5m", "state": {"text": "Once"},
                          "questions": {"a": {"type": "noul", "instructions": "It ends."}},
                          "instructions": "Be brief.", "images": ["aGk="], "audio": ["aGk="], "videos": ["aGk="],

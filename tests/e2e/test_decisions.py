@@ -301,7 +301,7 @@ def test_bad_questions(server, asked, param, says):
     ({"input": ""}, "input", "not be empty"), ({"input": None}, "input", "required"), ({"input": 5}, "input", "a string or a list"),
     ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]}]}, "input[0].content", "no images"),
     ({"chat_template_kwargs": {"enable_thinking": True}}, "chat_template_kwargs", "would think"),
-    ({"permutations": 65}, "permutations", "64"),
+    ({"permutations": 65}, "permutations", "64"), ({"instructions": "Be strict."}, "instructions", "instructions of each question"),
     ({"questions": [{**CHOICE, "name": f"q{i}", "choices": [{"value": str(k)} for k in range(26)]} for i in range(79)],
       "permutations": 64}, "permutations", "are 2054 prompts, and a call may have 2048"),
     ({"input": "a " * 100000}, "input", "context length"), ({"stream": True}, "stream", "one object"),
