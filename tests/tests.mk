@@ -146,10 +146,10 @@ asan-e2e: ## of these, kernels and the server
 	@$(MAKE) --no-print-directory $(TOOLS)
 	@QUIRE_BIN=build/asan/quire QUIRE_DEBUG_BIN=build/asan/quire QUIRE_TOOLS=$(BUILD)/tools \
 	    $(PYTHON) -m pytest -q -rs $(BESIDE) -p no:cacheprovider $(PYTEST) tests/e2e
-# Which seventh the commit says: each test has its turn within a few commits.
-asan-e2e-part: ## of the server's tests a seventh, another one with each commit
+# Which tenth the commit says: each test has its turn within a few commits.
+asan-e2e-part: ## of the server's tests a tenth, another one with each commit
 	@$(MAKE) --no-print-directory asan-e2e \
-	    PYTEST="--part=$$(( 0x$$(git rev-parse --short=7 HEAD) % 7 ))/7"
+	    PYTEST="--part=$$(( 0x$$(git rev-parse --short=7 HEAD) % 10 ))/10"
 TSAN_UNIT := base/test_log_ring kvcache/test_kv_events kvcache/test_block_offers model/test_weight_cache \
              runtime/test_thread_pool scheduler/test_queue scheduler/test_engine_arbiter scheduler/test_prefix_fetch \
              server/test_worker_pool
