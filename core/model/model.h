@@ -268,7 +268,7 @@ struct model_temperature { /* by which the scores of some questions' options are
     float value;
 };
 
-/* What the file says if the model was trained for decisions. */
+/* Metadata of a file whose model was trained for decisions. */
 struct model_decision {
     char type[32]; /* its family, as the file names it ("kev"); "": it was not trained for them */
     struct model_temperature temperatures[MODEL_MAX_TEMPERATURES];

@@ -61,8 +61,9 @@ int api_request_take_item(struct api_request *p, const struct server_model *mode
 /* DECISIONS: make the prompts of all questions, and their labels. Returns as
  * api_request_make_prompt(). */
 int api_request_decide(struct api_request *p, const struct server_model *model);
-/* The same for a model that was trained for decisions; _take_trained() makes the text and tokens of
- * prompt i. */
+/* DECISIONS, for a model that was trained for them: _decide_trained() makes the prompts of all
+ * questions, and _take_trained() the text and tokens of prompt i. Return as
+ * api_request_make_prompt(). */
 int api_request_decide_trained(struct api_request *p, const struct server_model *model);
 int api_request_take_trained(struct api_request *p, const struct server_model *model, uint32_t i);
 /* Make a prompt of the body's conversation; returns as api_request_make_prompt(). */

@@ -187,8 +187,8 @@ static struct value options_of(const struct decision_source *s, const struct dec
     return out;
 }
 
-/* What is asked. Instructions for all questions of the call, which TypeSafe's API may have, stand
- * before the question's own. */
+/* Return the text of the question. Instructions for all questions of the call, which TypeSafe's API
+ * may have, stand before the question's own. */
 static struct value instructions_of(const struct decision_source *s,
                                     const struct decision_question *q)
 {

@@ -57,7 +57,7 @@ const int32_t *decision_model_label_ids(const struct decision_model *m);
 int32_t decision_model_marker(const struct decision_model *m);
 /* The text that no value may have: the marker's. NULL: values may have any. */
 const char *decision_model_marker_text(const struct decision_model *m);
-/* What the head reads for a question: without places and memory. */
+/* Return the marks that the head reads for a question, without their places and memory. */
 struct marks decision_model_marks(const struct decision_model *m,
                                   const struct decision_question *q);
 /* True: long questions and options are cut (decision_cut.h). */

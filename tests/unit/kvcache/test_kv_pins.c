@@ -78,7 +78,7 @@ static uint32_t pin(struct kv_manager *m, int32_t first, uint32_t n, uint32_t te
     return n_pinned;
 }
 
-/* Of two equal prefixes the pinned one survives pressure; when its time is over it is cached, and
+/* The pinned one of two equal prefixes survives pressure; when its time is over it is cached, and
  * evicted in its turn. */
 static void a_pinned_prefix_survives_pressure(void **state)
 {
@@ -243,8 +243,8 @@ static void windows_keep_to_the_bound(void **state)
     kv_manager_destroy(&m);
 }
 
-/* Of a recurrent model the snapshot at the end is pinned, too, and counts as its parts; sequences
- * find slots beside all pinned ones. */
+/* A recurrent model's snapshot at the prefix's end is pinned, too, and counts as its parts;
+ * sequences find slots beside all pinned ones. */
 static void snapshots_are_pinned_too(void **state)
 {
     const struct kv_manager_options o = {
