@@ -30,7 +30,7 @@ struct decision_work {
     size_t n_input;  /* bytes of it before the question */
     struct prompt probe;
     struct decision_labels labels;
-    uint64_t n_bytes, n_tokens; /* of the prompts so far */
+    struct decision_size size; /* of the prompts so far */
 };
 
 /* ---- the message ---- */
@@ -208,13 +208,14 @@ static int refuse_prompts(struct decision_work *w)
                          (unsigned long long)(MAX_TOKENS >> 20));
 }
 
-static int check_size(struct decision_work *w, const struct prompt *prompt)
+int api_request_count_decision(struct api_request *p, struct decision_size *size,
+                               const struct prompt *prompt)
 {
-    w->n_bytes += prompt->n_text;
-    w->n_tokens += prompt->ids.n;
-    if (w->n_bytes <= MAX_BYTES && w->n_tokens <= MAX_TOKENS)
+    size->n_bytes += prompt->n_text;
+    size->n_tokens += prompt->ids.n;
+    if (size->n_bytes <= MAX_BYTES && size->n_tokens <= MAX_TOKENS)
         return 0;
-    return api_error_set(&w->p->error, 400, "questions", NULL,
+    return api_error_set(&p->error, 400, "questions", NULL,
                          "the input, repeated for each question, is more than %llu MiB or %llu "
                          "million tokens: ask fewer questions, or with fewer permutations",
                          (unsigned long long)(MAX_BYTES >> 20),
@@ -250,7 +251,7 @@ static int spell_labels(struct decision_work *w, uint32_t i, const struct decisi
         return rc == ERR_NOENT ? refuse_labels(w, q->n_options) : api_request_cannot_encode(w->p);
     for (uint32_t place = 0; place < q->n_options; place++)
         by_option[decision_option_at(q, order, place)] = by_place[place];
-    rc = label_tree_grow(w->p, i, by_option, q->n_options, MAX_TOKENS, &w->n_tokens);
+    rc = label_tree_grow(w->p, i, by_option, q->n_options, MAX_TOKENS, &w->size.n_tokens);
     return rc == ERR_NOENT   ? refuse_labels(w, q->n_options)
            : rc == ERR_LIMIT ? refuse_prompts(w)
            : rc < 0          ? api_request_no_memory(w->p)
@@ -271,7 +272,7 @@ static int make_decision(struct decision_work *w, uint32_t i)
     add_question(w, q, which, order, &w->text);
     if (set_message(w) < 0 || api_request_make_prompt(w->p, w->model, i) < 0)
         return ERR_INVAL;
-    if (check_size(w, prompt) < 0)
+    if (api_request_count_decision(w->p, &w->size, prompt) < 0)
         return ERR_INVAL;
     if (decision_labels_are_spelled(which))
         return spell_labels(w, i, q, which, order);

@@ -61,6 +61,13 @@ int api_request_take_item(struct api_request *p, const struct server_model *mode
 /* DECISIONS: make the prompts of all questions, and their labels. Returns as
  * api_request_make_prompt(). */
 int api_request_decide(struct api_request *p, const struct server_model *model);
+/* Texts and tokens of a call's prompts together, which are much larger than its body. */
+struct decision_size {
+    uint64_t n_bytes, n_tokens;
+};
+/* Count a prompt. 0, or ERR_INVAL with p->error filled: the prompts are too large. */
+int api_request_count_decision(struct api_request *p, struct decision_size *size,
+                               const struct prompt *prompt);
 /* DECISIONS, for a model that was trained for them: _decide_trained() makes the prompts of all
  * questions, and _take_trained() the text and tokens of prompt i. Return as
  * api_request_make_prompt(). */

@@ -15,9 +15,6 @@
 
 #include <string.h>
 
-/* Bounds of all prompts together, whose text and tokens are much larger than the body. */
-#define MAX_BYTES ((uint64_t)32 << 20)
-#define MAX_TOKENS ((uint64_t)8 << 20)
 #define MAX_OUTS ((uint64_t)128 << 20) /* bytes of what a head makes at all options */
 
 /* ---- the input ---- */
@@ -230,7 +227,8 @@ static int make_trained(struct api_request *p, const struct server_model *model,
 int api_request_decide_trained(struct api_request *p, const struct server_model *model)
 {
     struct decision_set *set = &p->params.decisions;
-    uint64_t n_bytes = 0, n_tokens = 0, n_outs = 0;
+    struct decision_size size = {0};
+    uint64_t n_outs = 0;
 
     if (check_trained(p, model) < 0 || (set->state == NULL && make_state(p) < 0))
         return ERR_INVAL;
@@ -242,20 +240,14 @@ int api_request_decide_trained(struct api_request *p, const struct server_model 
     for (uint32_t i = 0; i < p->params.n_prompts; i++) {
         if (make_trained(p, model, i) < 0)
             return ERR_INVAL;
-        n_bytes += p->prompts[i].n_text;
-        n_tokens += p->prompts[i].ids.n;
         n_outs += (uint64_t)p->prompts[i].marks.n * p->prompts[i].marks.n_out * sizeof(float);
         if (n_outs > MAX_OUTS)
             return api_error_set(&p->error, 400, "questions", NULL,
                                  "what the model's head makes of all options is more than %llu "
                                  "MiB: ask fewer questions, or with fewer permutations",
                                  (unsigned long long)(MAX_OUTS >> 20));
-        if (n_bytes > MAX_BYTES || n_tokens > MAX_TOKENS)
-            return api_error_set(
-                &p->error, 400, "questions", NULL,
-                "the input, repeated for each question, is more than %llu MiB or "
-                "%llu million tokens: ask fewer questions, or with fewer permutations",
-                (unsigned long long)(MAX_BYTES >> 20), (unsigned long long)(MAX_TOKENS >> 20));
+        if (api_request_count_decision(p, &size, &p->prompts[i]) < 0)
+            return ERR_INVAL;
     }
     return 0;
 }
