@@ -8,6 +8,7 @@
  */
 #include "server/process/sandbox.h"
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "core/base/mem.h"
@@ -239,6 +240,18 @@ static unsigned count_threads(void)
     return n;
 }
 
+bool sandbox_has_one_thread(void)
+{
+    const uint64_t until = clock_ms() + 2000;
+    unsigned n = count_threads();
+
+    while (n > 1 && clock_ms() < until) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        n = count_threads();
+    }
+    return n == 1;
+}
+
 static int restrict_files(const struct sandbox_paths *p, int *abi)
 {
     struct landlock l;
@@ -262,10 +275,10 @@ static int fail_sandbox(char *err, size_t err_len, const char *what)
     return ERR_UNSUPPORTED;
 }
 
-static int demand(const struct sandbox_state *s, const struct sandbox_paths *p, unsigned n_threads,
+static int demand(const struct sandbox_state *s, const struct sandbox_paths *p, bool has_one_thread,
                   char *err, size_t err_len)
 {
-    if (n_threads != 1)
+    if (!has_one_thread)
         return fail_sandbox(err, err_len,
                             "the process already has other threads, or /proc cannot be read");
     if (p->is_short)
@@ -293,7 +306,7 @@ void sandbox_begin(enum sandbox_mode mode, struct sandbox_state *state)
 int sandbox_enter(enum sandbox_mode mode, const struct sandbox_paths *paths,
                   struct sandbox_state *state, char *err, size_t err_len)
 {
-    const unsigned n_threads = count_threads();
+    bool has_one_thread;
 
     if (mode == SANDBOX_OFF)
         return 0;
@@ -305,6 +318,7 @@ int sandbox_enter(enum sandbox_mode mode, const struct sandbox_paths *paths,
         state->why_not = "sanitizer";
         return 0;
     }
+    has_one_thread = mode != SANDBOX_STRICT || sandbox_has_one_thread(); /* needs /proc */
     tzset(); /* while the files of the time zone can still be read */
     state->is_on = true;
     state->has_mdwe = prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0ul, 0ul, 0ul) == 0;
@@ -314,7 +328,7 @@ int sandbox_enter(enum sandbox_mode mode, const struct sandbox_paths *paths,
     /* The filter is installed only if rings are refused: libuv aborts when it has a ring that it
      * may not use. */
     state->has_filter = state->refuses_rings && syscall_filter_install(paths->port != 0) == 0;
-    return mode == SANDBOX_STRICT ? demand(state, paths, n_threads, err, err_len) : 0;
+    return mode == SANDBOX_STRICT ? demand(state, paths, has_one_thread, err, err_len) : 0;
 }
 
 void sandbox_log(const struct sandbox_state *s)

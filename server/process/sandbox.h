@@ -57,6 +57,10 @@ struct sandbox_state { /* the rights that were given up; zero: none */
  * completes. */
 void sandbox_begin(enum sandbox_mode mode, struct sandbox_state *state);
 
+/* True if the calling thread is the only one. Waits up to two seconds for threads that were joined:
+ * the kernel wakes pthread_join() before it removes a thread from /proc/self/task. */
+bool sandbox_has_one_thread(void);
+
 /* Enter the sandbox. ERR_UNSUPPORTED: mode is strict, and a part of it is not possible. */
 int sandbox_enter(enum sandbox_mode mode, const struct sandbox_paths *paths,
                   struct sandbox_state *state, char *err, size_t err_len);
