@@ -25,12 +25,8 @@ static const struct {
     const char *url;
     bool takes_seed;
 } endpoints[] = {
-    {"/v1/chat/completions", true},
-    {"/v1/completions", true},
-    {"/v1/responses", true},
-    {"/v1/embeddings", false},
-    {"/v1/decisions", false},
-    {"/v1/systemone", false},
+    {"/v1/chat/completions", true}, {"/v1/completions", true}, {"/v1/responses", true},
+    {"/v1/embeddings", false},      {"/v1/decisions", false},  {"/v1/systemone", false},
 };
 #define N_ENDPOINTS (sizeof(endpoints) / sizeof(endpoints[0]))
 
@@ -106,28 +102,39 @@ static int check_body(const cJSON *body, struct batch_line_error *e)
     return 0;
 }
 
-/* True: the line is the body of a call for decisions, without anything around it. */
+static bool has_member(const cJSON *line, const char *name)
+{
+    return cJSON_GetObjectItemCaseSensitive(line, name) != NULL;
+}
+
+/* True: the line is the body of a call for decisions, without anything around it. The API reports
+ * what such a body lacks. */
 static bool is_bare(const cJSON *line, const char *endpoint)
 {
-    return endpoint == NULL && cJSON_GetObjectItemCaseSensitive(line, "url") == NULL &&
-           cJSON_GetObjectItemCaseSensitive(line, "questions") != NULL;
+    if (endpoint != NULL || has_member(line, "url"))
+        return false;
+    return has_member(line, "questions") ||
+           (!has_member(line, "body") && (has_member(line, "input") || has_member(line, "state")));
 }
 
 static const char *bare_url(const cJSON *line)
 {
-    return cJSON_GetObjectItemCaseSensitive(line, "state") != NULL ? "/v1/systemone"
-                                                                   : "/v1/decisions";
+    return has_member(line, "state") ? "/v1/systemone" : "/v1/decisions";
 }
 
 static int check_line(const cJSON *line, const char *endpoint, struct batch_line_error *e)
 {
-    const char *id = line_text(line, "custom_id");
+    const cJSON *id = cJSON_GetObjectItemCaseSensitive(line, "custom_id");
+    const bool has_no_id = id == NULL || cJSON_IsNull(id);
 
     if (!cJSON_IsObject(line))
         return refuse_line(e, "invalid_json_line", NULL, "the line must be an object");
+    if (!has_no_id && (!cJSON_IsString(id) || id->valuestring[0] == '\0'))
+        return refuse_line(e, "invalid_value", "custom_id",
+                           "'custom_id' must be a string that is not empty");
     if (is_bare(line, endpoint))
         return check_body(line, e);
-    if (id == NULL || id[0] == '\0')
+    if (has_no_id)
         return refuse_line(e, "missing_required_parameter", "custom_id",
                            "'custom_id' is missing: each line needs its own");
     if (check_url(line, endpoint, e) < 0)

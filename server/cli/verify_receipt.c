@@ -29,6 +29,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Why the decisions of a receipt cannot be compared. */
+#define OTHER_LABELS                                                                               \
+    ": its decisions cannot be compared, because the two tokenizers spell the labels differently"
+
 /* ---- output ---- */
 
 __attribute__((format(printf, 2, 3))) static void differs(struct verifier *v, const char *format,
@@ -394,17 +398,24 @@ static void check_choice(struct verifier *v, const cJSON *choice, const struct a
     token_list_release(&x.tokens);
 }
 
-static void check_choices(struct verifier *v, const cJSON *receipt, const struct api_request *p)
+/* Return true if all choices of the receipt were computed again. */
+static bool check_choices(struct verifier *v, const cJSON *receipt, const struct api_request *p)
 {
     const int n = cJSON_GetArraySize(member(receipt, "choices"));
+    const bool is_decision = p->params.decisions.n_questions > 0;
+    const uint64_t n_before = v->n_different;
     const cJSON *choice;
 
     if (n == 0)
         differs(v, "it has no choices");
-    else if (p->params.decisions.n_questions > 0 && (uint32_t)n != p->params.n_prompts)
-        differs(v, "it has %d choices, but its questions are %u prompts", n, p->params.n_prompts);
+    else if (is_decision && (uint32_t)n != p->params.n_prompts)
+        differs(v, "its questions are %d prompts in the receipt, but %u here%s", n,
+                p->params.n_prompts, v->diff != NULL ? OTHER_LABELS : "");
+    if (v->diff != NULL && v->n_different > n_before)
+        return false;
     cJSON_ArrayForEach(choice, member(receipt, "choices"))
         check_choice(v, choice, p);
+    return v->n_different == n_before;
 }
 
 /* Read the log-probabilities of a choice's labels; false: it has not as many as the prompt. */
@@ -458,7 +469,7 @@ static void diff_questions(struct verifier *v, const cJSON *receipt, const struc
     struct prompt *recorded = take_recorded(receipt, p);
 
     if (recorded == NULL) {
-        differs(v, "the receipt has other labels than its questions");
+        differs(v, "the options have other labels in the receipt%s", OTHER_LABELS);
         return;
     }
     for (uint32_t i = 0; i < s->n_questions; i++) {
@@ -475,6 +486,10 @@ static void check_receipt(struct verifier *v, const cJSON *receipt, const char *
 {
     struct api_request p = {0};
 
+    if (member(receipt, "receipt") == NULL) {
+        differs(v, "it has no receipt: ask with \"receipt\": true, and set receipts = on");
+        return;
+    }
     if (receipt_number(receipt, "receipt", 0) != RECEIPT_VERSION) {
         differs(v, "it is not a receipt of version %d", RECEIPT_VERSION);
         return;
@@ -486,8 +501,9 @@ static void check_receipt(struct verifier *v, const cJSON *receipt, const char *
         return;
     take_defaults(v, receipt);
     if (parse_receipt(v, receipt, text, n, &p) && take_adapter(v, receipt, &p)) {
-        check_choices(v, receipt, &p);
-        if (v->diff != NULL && p.params.decisions.n_questions > 0)
+        const bool is_whole = check_choices(v, receipt, &p);
+
+        if (v->diff != NULL && is_whole && p.params.decisions.n_questions > 0)
             diff_questions(v, receipt, &p);
     }
     api_request_release(&p);

@@ -305,6 +305,9 @@ def test_bad_questions(server, asked, param, says):
     ({"questions": [{**CHOICE, "name": f"q{i}", "choices": [{"value": str(k)} for k in range(26)]} for i in range(79)],
       "permutations": 64}, "permutations", "are 2054 prompts, and a call may have 2048"),
     ({"input": "a " * 100000}, "input", "context length"), ({"stream": True}, "stream", "one object"),
+    ({"temperature": 0}, "temperature", "nothing is sampled"), ({"logit_bias": {"1": 5}}, "logit_bias", "nothing is sampled"),
+    ({"n": 2}, "n", "one answer"), ({"state": "Once"}, "state", "calls it input"), ({"messages": []}, "messages", "as input"),
+    ({"reasoning_effort": "low"}, "reasoning_effort", "without thinking"), ({"top_k": 3}, "top_k", "nothing is sampled"),
 ])
 def test_bad_calls(server, fields, param, says):
     e = refused(server, **fields)
@@ -324,6 +327,16 @@ def test_bad_questions_by_name(server, asked, param, says):
     r = server.post("/v1/systemone", {"state": "Once", "questions": asked})
     e = r.json["error"]
     assert r.status == 400 and e["param"] == param and says in e["message"], e
+
+
+def test_fields_of_other_apis_that_change_nothing(server):
+    plain = server.post("/v1/decisions", {"input": "Once", "questions": [PREDICATE]})
+    same = {"temperature": 1, "top_p": 1, "top_k": -1, "min_p": 0, "logit_bias": {}, "n": 1, "tools": [], "reasoning_effort": "none",
+            "allowed_token_ids": [], "state": None, "messages": None}
+    r = server.post("/v1/decisions", {"input": "Once", "questions": [PREDICATE], **same})
+    assert r.status == 200 and r.json["answers"] == plain.json["answers"], r.body
+    r = server.post("/v1/systemone", {"state": "Once", "input": "Twice", "questions": {"a": {"type": "noul", "instructions": "x"}}})
+    assert r.status == 400 and r.json["error"]["param"] == "input", r.body
 
 
 def test_one_option_is_certain(server):

@@ -85,13 +85,23 @@ def test_what_cannot_be_compared(answers, tmp_path):
     run = quire("diff", tmp_path / "none.jsonl")
     assert run.returncode == 1 and "none.jsonl" in run.err
     assert quire("diff").returncode == 2 and "needs a FILE" in quire("diff").err
+
+
+@pytest.mark.parametrize("damage,says", [
+    (lambda r: r["choices"][0]["labels"].pop(), "the options have other labels in the receipt: its decisions cannot be compared"),
+    (lambda r: r["choices"].pop(), r"its questions are \d+ prompts in the receipt, but \d+ here: its decisions cannot be compared"),
+    (lambda r: r["choices"][0].update(answer="0" * 32), "the receipt is damaged: its tokens do not match its digest"),
+    (lambda r: r.pop("receipt"), 'it has no receipt: ask with "receipt": true'),
+])
+def test_decisions_that_cannot_be_compared(answers, tmp_path, damage, says):
+    """A line that says why, no decision of the table, and no flip."""
+    answer = json.loads(json.dumps(answers[1][1]))
+    damage(answer["receipt"])
     path = tmp_path / "bad.jsonl"
-    answer = dict(answers[1][1])
-    answer["receipt"] = json.loads(json.dumps(answer["receipt"]))
-    answer["receipt"]["choices"][0]["labels"].pop()
     path.write_text(json.dumps(answer) + "\n")
     run = quire("diff", path, "--log-level", "error")
-    assert run.returncode == 1 and "line 1: the receipt has other labels than its questions" in run.out
+    assert run.returncode == 1 and re.search("^line 1: " + says, run.out, re.M), run.out
+    assert re.search(r"^decisions +0 +0$", run.out, re.M) and " flips" not in run.out, run.out
 
 
 def test_a_file_of_decisions(answers, tmp_path):
@@ -115,4 +125,9 @@ def test_a_file_of_decisions(answers, tmp_path):
     assert re.search(r"^decisions +16 ", run.out, re.M), run.out
     again = quire("decide", given, "-o", written, "--receipts", "on")
     assert again.returncode == 0 and len(written.read_text().splitlines()) == 6
+    for line, says in (('{"input": "Once"}', "'questions' is required"), ('{"custom_id": 5, "state": "x"}', "'custom_id' must be a string")):
+        odd, errors = tmp_path / "odd.jsonl", tmp_path / f"errors{len(line)}.jsonl"
+        odd.write_text(line + "\n")
+        run = quire("decide", odd, "-o", errors)
+        assert says in run.err + errors.read_text(), run.err + errors.read_text()
     assert quire("decide").returncode == 2 and "IN.jsonl" in quire("decide").err

@@ -204,7 +204,7 @@ def test_other_versions_are_noted(server):
 
 
 def test_files_that_are_none(tmp_path):
-    for text, words in (("", "contains no receipt"), ("not json\n", "line 1:"), ("[1]\n", "not a receipt of version")):
+    for text, words in (("", "contains no receipt"), ("not json\n", "line 1:"), ("[1]\n", "it has no receipt"), ('{"receipt": 7}\n', "not a receipt of version")):
         file = tmp_path / "receipt"
         file.write_text(text)
         run = quire("verify", file, "--log-level", "error")
@@ -260,7 +260,7 @@ def test_a_missing_order_is_found(server):
     more["receipt"]["request"]["permutations"] = 1
     for answer in less, more:
         code, lines, _ = verify([answer])
-        assert code == 1 and any("choices, but its questions are" in line for line in lines), lines
+        assert code == 1 and any("prompts in the receipt, but" in line for line in lines), lines
 
 
 def test_a_changed_probability_is_found(server):

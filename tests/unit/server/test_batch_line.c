@@ -92,8 +92,9 @@ static void test_refused(void **state)
         {"{", "invalid_json_line"},
         {"[]", "invalid_json_line"},
         {"{}", "missing_required_parameter"},
-        {"{\"custom_id\":1}", "missing_required_parameter"},
-        {"{\"custom_id\":\"\"}", "missing_required_parameter"},
+        {"{\"custom_id\":1}", "invalid_value"},
+        {"{\"custom_id\":\"\"}", "invalid_value"},
+        {"{\"custom_id\":null}", "missing_required_parameter"},
         {"{\"custom_id\":\"a\"}", "missing_required_parameter"},
         {"{\"custom_id\":\"a\",\"method\":\"GET\"}", "invalid_method"},
         {"{\"custom_id\":\"a\",\"method\":\"POST\"}", "missing_required_parameter"},
@@ -121,6 +122,35 @@ static void test_refused(void **state)
         assert_true(e.message[0] != '\0');
         batch_line_release(&line);
     }
+}
+
+/* Without an endpoint, the body of a call for decisions is a line, also if it lacks something. */
+static void test_bare_bodies(void **state)
+{
+    static const struct {
+        const char *text, *url, *id;
+    } lines[] = {
+        {"{\"input\":\"x\",\"questions\":[]}", "/v1/decisions", "\"line-1\""},
+        {"{\"custom_id\":\"a\",\"state\":\"x\"}", "/v1/systemone", "\"a\""},
+        {"{\"input\":\"x\"}", "/v1/decisions", "\"line-1\""},
+    };
+    static const char bad[] = "{\"custom_id\":5,\"questions\":[]}";
+    struct batch_line_error e = {0};
+    struct batch_line line;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        const char *text = lines[i].text;
+
+        assert_int_equal(batch_line_parse(&line, text, strlen(text), NULL, 0, 1, &e), 0);
+        assert_string_equal(line.url, lines[i].url);
+        assert_string_equal(line.custom_id.data, lines[i].id);
+        assert_string_equal(line.body.data, text);
+        batch_line_release(&line);
+    }
+    assert_int_equal(batch_line_parse(&line, bad, sizeof(bad) - 1, NULL, 0, 1, &e), ERR_INVAL);
+    assert_string_equal(e.param, "custom_id");
+    batch_line_release(&line);
 }
 
 static void test_answers(void **state)
@@ -419,10 +449,11 @@ static void test_large_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_seeds),           cmocka_unit_test(test_seeds_follow),
-        cmocka_unit_test(test_refused),         cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_check),           cmocka_unit_test(test_files),
-        cmocka_unit_test(test_foreign_answers), cmocka_unit_test(test_large_files),
+        cmocka_unit_test(test_seeds),       cmocka_unit_test(test_seeds_follow),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_bare_bodies),
+        cmocka_unit_test(test_answers),     cmocka_unit_test(test_check),
+        cmocka_unit_test(test_files),       cmocka_unit_test(test_foreign_answers),
+        cmocka_unit_test(test_large_files),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
