@@ -75,9 +75,12 @@ int api_request_too_long(struct api_request *p, const struct server_model *model
     if (n_prompt > 0)
         snprintf(size, sizeof(size), " of %u", n_prompt);
     api_error_set(&p->error, 400, text_field(p), "context_length_exceeded",
-                  "this model's maximum context length is %u tokens: the prompt%s exceeds the "
+                  "this model's maximum context length is %u tokens: the prompt%s%s exceeds the "
                   "available context size, or leaves no room in it",
-                  api_request_context(p, model), size);
+                  api_request_context(p, model),
+                  (p->params.form & PARAMS_DECISIONS) != 0 ? ", which is the input and a question,"
+                                                           : "",
+                  size);
     if ((p->params.form & PARAMS_LLAMA) != 0) {
         p->error.type = "exceed_context_size_error";
         p->error.n_prompt_tokens = n_prompt;
