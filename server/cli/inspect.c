@@ -9,7 +9,10 @@
 #include "core/formats/gguf/gguf.h"
 #include "core/hub/pull.h"
 #include "core/tokenizer/tokenizer.h"
+#include "server/api/api_request.h"
 #include "server/api/chat/chat.h"
+#include "server/api/response/response_writer.h"
+#include "server/api/server_options.h"
 #include "server/models/instance.h"
 
 #include <inttypes.h>
@@ -125,24 +128,72 @@ static void print_templates(const struct gguf *g)
 }
 
 /* Print "tool_call_parser: qwen3_coder": the parser that the setting's value auto selects for the
- * model's own templates. Nothing is printed for a model without a template. */
-static void print_parser(const struct gguf *g)
+ * model's own templates. */
+static void print_parser(const struct chat *chat)
 {
+    const char *parser = chat_tool_parser(chat);
+
+    printf("tool_call_parser: %s%s\n", parser,
+           strcmp(parser, "none") == 0 ? " (tool calls are not parsed)" : "");
+    if (chat_complaint(chat) != NULL)
+        printf("chat template unusable: %s\n", chat_complaint(chat));
+}
+
+/* Print "decisions: through the chat template", or why the template cannot ask one: a question is
+ * parsed as the server would parse it. */
+static void print_decisions(const struct tokenizer *t, const struct chat *chat)
+{
+    static char question[] = "{\"input\":\"x\",\"questions\":[{\"type\":\"predicate\","
+                             "\"instructions\":\"x\"}]}";
+    const struct server_model model = {.id = "this model",
+                                       .max_context = INT32_MAX,
+                                       .max_kv_tokens = INT32_MAX,
+                                       .n_vocab = tokenizer_n_vocab(t),
+                                       .tokenizer = t,
+                                       .chat = chat};
+    const struct buf body = {.data = question, .len = sizeof(question) - 1};
+    struct api_request p = {0};
+
+    api_request_parse(&p, &model, &wire_openai_decisions, &body, NULL, NULL);
+    printf("decisions: %s\n", p.error.status == 0 ? "through the chat template" : p.error.message);
+    api_request_release(&p);
+}
+
+/* Print the type of a model that was trained for decisions. False: it was not. */
+static bool print_trained(const struct gguf *g)
+{
+    struct gguf_str arch, type;
+    char key[GGUF_MAX_NAME], err[8];
+
+    if (gguf_get_str(g, "general.architecture", &arch, err, sizeof(err)) < 0)
+        return false;
+    snprintf(key, sizeof(key), "%.*s.decision.type", (int)arch.len, arch.data);
+    if (gguf_get_str(g, key, &type, err, sizeof(err)) < 0)
+        return false;
+    fputs("decisions: trained, of the type ", stdout);
+    print_text(type);
+    putchar('\n');
+    return true;
+}
+
+/* Print what follows from the model's own chat template. Nothing is printed for a model without
+ * one. */
+static void print_chat(const struct gguf *g)
+{
+    const bool is_trained = print_trained(g);
     const struct chat_options options = {.template = "", .name = ""};
     struct tokenizer *t;
     struct chat *chat = NULL;
-    const char *name, *parser;
+    const char *name;
     char err[512];
 
     if (tokenizer_create(&t, g, err, sizeof(err)) < 0)
         return;
     if (tokenizer_chat_template(t, 0, &name) != NULL &&
         chat_create(&chat, &options, t, err, sizeof(err)) == 0) {
-        parser = chat_tool_parser(chat);
-        printf("tool_call_parser: %s%s\n", parser,
-               strcmp(parser, "none") == 0 ? " (tool calls are not parsed)" : "");
-        if (chat_complaint(chat) != NULL)
-            printf("chat template unusable: %s\n", chat_complaint(chat));
+        print_parser(chat);
+        if (!is_trained)
+            print_decisions(t, chat);
     }
     chat_destroy(&chat);
     tokenizer_destroy(&t);
@@ -205,7 +256,7 @@ int cmd_inspect(int argc, char **argv)
     else if (instance_check_model(g, &state_bytes, err, sizeof(err)) < 0)
         code = command_fail(EXIT_FAILED, "cannot be served: %s", err);
     else {
-        print_parser(g);
+        print_chat(g);
         print_verdict(state_bytes);
     }
     gguf_close(&g);

