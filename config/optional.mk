@@ -1,7 +1,7 @@
 # Libraries that are used where they are installed, unless WITHOUT names them (WITHOUT='libcurl sqlite3'). OPTIONAL lists the
 # files that depend on them.
 OPTIONAL := server/process/syscall_filter.c server/storage/%.c \
-            core/hub/%.c server/http/body_decoder.c server/kv_events/%.c server/engine_io/store_redis.c server/top/%.c
+            core/hub/%.c server/http/body_decoder.c server/kv_events/%.c server/engine_io/store_redis.c server/top/%.c server/cli/top.c
 optional = $(if $(filter $(1),$(WITHOUT)),,$(shell $(PKGCONF) --exists $(1) 2>/dev/null && echo yes))
 # Without libseccomp there is no filter of system calls.
 ifneq ($(call optional,libseccomp),)
@@ -26,7 +26,7 @@ ifneq ($(call optional,ncursesw),)
 LIBS    += $(shell $(PKGCONF) --libs ncursesw)
 NCURSES := -DQUIRE_NCURSES $(shell $(PKGCONF) --cflags ncursesw)
 endif
-$(BUILD)/server/top/%.o: DEFS = $(LIBCURL) $(NCURSES)
+$(BUILD)/server/top/%.o $(BUILD)/server/cli/top.o: DEFS = $(LIBCURL) $(NCURSES)
 # Without zlib or libzstd request bodies with the encodings gzip and deflate, or zstd, get the status 415.
 ifneq ($(call optional,zlib),)
 LIBS    += $(shell $(PKGCONF) --libs zlib)

@@ -68,7 +68,7 @@ test-long: deps-test $(BUILD)/quire $(TOOLS) bare ## the end-to-end tests that m
 
 bare: $(OBJ) $(BUILD)/server/main.o ## build/bare/quire, without the libraries that may be missing (WITHOUT='libcurl': without some)
 	@$(MAKE) --no-print-directory BUILD=build/bare SHARED=$(BUILD) WITHOUT='libseccomp sqlite3 libcurl libzmq hiredis ncursesw zlib libzstd' build/bare/quire
-	@$(MAKE) --no-print-directory BUILD=build/bare/no-screen SHARED=$(BUILD) OPTIONAL='server/top/%.c' WITHOUT=ncursesw build/bare/no-screen/quire
+	@$(MAKE) --no-print-directory BUILD=build/bare/no-screen SHARED=$(BUILD) OPTIONAL='server/top/%.c server/cli/top.c' WITHOUT=ncursesw build/bare/no-screen/quire
 
 # Most machines have no more than AVX2: what a test asks of a CPU must hold there.
 e2e-avx2: ## the server as on a CPU without AVX-VNNI and AVX-512, debug build (PYTEST='-m isa')

@@ -43,39 +43,33 @@ static bool sample_label(const char *line, const char *label, char out[TOP_MAX_T
     return n > 0;
 }
 
-/* Labels end at the last brace, because no number has one. */
-static bool sample_value(const char *line, double *value)
-{
-    const char *brace = strrchr(line, '}'), *from = brace != NULL ? brace + 1 : strchr(line, ' ');
-    char *end = NULL;
-
-    *value = from != NULL ? strtod(from, &end) : 0;
-    return from != NULL && end != from && (*end == '\0' || *end == ' ');
-}
-
-/* With one model, samples have no label for it. Those that are 0 change no sum. */
-static void take_sample(struct top_reading *r, const char *line, double value)
+/* Take a line, if it is a sample. Labels end at the last brace, because no number has one. With one
+ * model, samples have no label for it. Those that are 0 change no sum. */
+static void take_sample(struct top_reading *r, const char *line)
 {
     struct top_sample *s = &r->samples[r->n_samples];
-    char model[TOP_MAX_TEXT];
+    const char *brace = strrchr(line, '}'), *from = brace != NULL ? brace + 1 : strchr(line, ' ');
+    char model[TOP_MAX_TEXT], *end = NULL;
     const bool is_named = sample_label(line, "model=\"", model);
 
-    if (r->n_samples == TOP_MAX_SAMPLES)
+    if (from == NULL || r->n_samples == TOP_MAX_SAMPLES)
+        return;
+    s->value = strtod(from, &end);
+    if (end == from || (*end != '\0' && *end != ' '))
         return;
     snprintf(s->name, sizeof(s->name), "%.*s", (int)strcspn(line, "{ "), line);
     if (!sample_label(line, "le=\"", s->label))
         (void)sample_label(line, "state=\"", s->label);
-    s->value = value;
     for (s->model = 0; s->model < r->n_models && is_named; s->model++)
         if (strcmp(r->models[s->model], model) == 0)
             break;
     if (strcmp(s->name, "quire_uptime_seconds") == 0)
-        r->uptime_s = value;
+        r->uptime_s = s->value;
     else if (strcmp(s->name, "quire_build_info") == 0)
         (void)sample_label(line, "version=\"", r->version);
     else if (strcmp(s->name, "quire_model_info") == 0 && is_named && r->n_models < TOP_MAX_MODELS)
         memcpy(r->models[r->n_models++], model, sizeof(model));
-    else if (s->model < r->n_models && (is_named || r->n_models == 1) && value != 0)
+    else if (s->model < r->n_models && (is_named || r->n_models == 1) && s->value != 0)
         r->n_samples++;
 }
 
@@ -89,11 +83,12 @@ static double page_number(const cJSON *from, const char *key)
     return cJSON_IsNumber(v) && v->valuedouble > 0 ? fmin(v->valuedouble, 1e15) : 0;
 }
 
-static const char *page_text(const cJSON *from, const char *key, const char *otherwise)
+static void page_text(const cJSON *from, const char *key, const char *otherwise,
+                      char out[TOP_MAX_TEXT])
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(from, key));
 
-    return text != NULL && text[0] != '\0' ? text : otherwise;
+    snprintf(out, TOP_MAX_TEXT, "%s", text != NULL && text[0] != '\0' ? text : otherwise);
 }
 
 static void take_request(struct top_request *q, const cJSON *from, const char *model)
@@ -105,22 +100,19 @@ static void take_request(struct top_request *q, const cJSON *from, const char *m
     char id[24];
 
     for (int i = 0; i < TOP_N_COLUMNS; i++)
-        n[i] = page_number(from, keys[i]);
+        n[i] = page_number(from, keys[i]) / (i < TOP_AGE ? 1 : 1e3);
     n[TOP_REQUEST] = page_number(from, "id");
-    n[TOP_AGE] /= 1e3;
-    n[TOP_QUEUED] /= 1e3;
     n[TOP_GENERATED] += page_number(from, "discarded_tokens") - n[TOP_PROMPT];
     n[TOP_GENERATED] = fmax(0, n[TOP_GENERATED]);
     snprintf(id, sizeof(id), "%.0f", n[TOP_REQUEST]);
     for (int i = 0; i < TOP_N_TEXTS; i++)
-        snprintf(q->text[i], TOP_MAX_TEXT, "%s",
-                 i == TOP_MODEL ? model : page_text(from, keys[i], i == TOP_REQUEST ? id : "-"));
+        page_text(from, keys[i], i == TOP_REQUEST ? id : i == TOP_MODEL ? model : "-", q->text[i]);
 }
 
 /* Take a page of /debug. Items of lists for which there is no room are left out. */
 static void take_json(struct top_reading *r, const cJSON *page, const char *model)
 {
-    const cJSON *swap = cJSON_GetObjectItemCaseSensitive(page, "swap"), *item;
+    const cJSON *item;
 
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(page, "requests")) {
         if (r->n_requests == TOP_MAX_REQUESTS)
@@ -136,32 +128,31 @@ static void take_json(struct top_reading *r, const cJSON *page, const char *mode
         r->sequences += page_number(item, "sequences");
     }
     r->block_tokens = page_number(page, "block_tokens");
-    r->n_swap_copies = page_number(swap, "copies");
-    snprintf(r->pressure, sizeof(r->pressure), "%s", page_text(page, "pressure", ""));
+    r->n_swap_copies = page_number(cJSON_GetObjectItemCaseSensitive(page, "swap"), "copies");
+    page_text(page, "pressure", "", r->pressure);
 }
 
 bool top_reading_take(struct top_reading *r, enum top_page page, const char *model, char *text,
                       size_t n)
 {
     static const char *const objects[] = {"", "debug.requests", "debug.iterations", "debug.kv"};
+    char object[TOP_MAX_TEXT];
     cJSON *json = NULL;
-    const char *line, *why;
-    bool is_known;
-    double value;
+    const char *why;
 
     if (page == TOP_METRICS) {
-        while ((line = strsep(&text, "\n")) != NULL)
-            if (sample_value(line, &value))
-                take_sample(r, line, value);
+        for (const char *line; (line = strsep(&text, "\n")) != NULL;)
+            take_sample(r, line);
         return r->has[page] = r->version[0] != '\0';
     }
     (void)json_parse(text, n, &json, &why);
-    is_known = strcmp(page_text(json, "object", ""), objects[page]) == 0;
-    if (is_known)
+    page_text(json, "object", "", object);
+    if (strcmp(object, objects[page]) == 0) {
         take_json(r, json, model);
-    r->has[page] |= is_known;
+        r->has[page] = true;
+    }
     cJSON_Delete(json);
-    return is_known;
+    return strcmp(object, objects[page]) == 0;
 }
 
 /* ---- numbers of one reading or two ---- */
@@ -205,38 +196,30 @@ double top_quantile(const struct top_reading *r, const char *name, double q)
     return all > 0 ? least : TOP_UNKNOWN;
 }
 
-/* Lists of requests change little from one reading to the next: the search begins after the last
- * one found. NULL: there was no such request. */
-static const double *find_request(const struct top_reading *r, const struct top_request *q,
-                                  uint32_t *at)
-{
-    for (uint32_t i = 0; i < r->n_requests; i++) {
-        const struct top_request *was = &r->requests[(*at + i) % r->n_requests];
-
-        if (was->number[TOP_REQUEST] == q->number[TOP_REQUEST] &&
-            strcmp(was->text[TOP_MODEL], q->text[TOP_MODEL]) == 0) {
-            *at += i + 1;
-            return was->number;
-        }
-    }
-    return NULL;
-}
-
-/* For a request that is new since the reading before, the rate is over its whole time of running.
- */
+/* The rate of a request that is new since the reading before is over its whole time of running.
+ * Lists of requests change little from one reading to the next: the search for each begins after
+ * the last one found. */
 void top_reading_compare(struct top_reading *r, const struct top_reading *before)
 {
     const bool is_same = before->has[TOP_METRICS] && r->uptime_s > before->uptime_s;
-    uint32_t at = 0;
+    const uint32_t n_old = is_same ? before->n_requests : 0;
+    uint32_t at = 0, i;
 
     r->before = is_same ? before : NULL;
     r->first = is_same && strcmp(r->wanted, before->wanted) == 0 ? before->first : r;
-    for (uint32_t i = 0; i < r->n_requests; i++) {
-        double *now = r->requests[i].number;
-        const double *was = is_same ? find_request(before, &r->requests[i], &at) : NULL;
-        const double n = now[TOP_GENERATED] - (was != NULL ? was[TOP_GENERATED] : 0);
-        const double s = now[TOP_AGE] - (was != NULL ? was[TOP_AGE] : now[TOP_QUEUED]);
+    for (struct top_request *q = r->requests; q < &r->requests[r->n_requests]; q++) {
+        const struct top_request *was = before->requests;
+        double n = q->number[TOP_GENERATED], s = q->number[TOP_AGE];
 
-        now[TOP_RATE] = s > 0 && n >= 0 ? n / s : TOP_UNKNOWN;
+        for (i = 0; i < n_old; i++) {
+            was = &before->requests[(at + i) % n_old];
+            if (was->number[TOP_REQUEST] == q->number[TOP_REQUEST] &&
+                strcmp(was->text[TOP_MODEL], q->text[TOP_MODEL]) == 0)
+                break;
+        }
+        n -= i < n_old ? was->number[TOP_GENERATED] : 0;
+        s -= i < n_old ? was->number[TOP_AGE] : q->number[TOP_QUEUED];
+        at += i < n_old ? i + 1 : 0;
+        q->number[TOP_RATE] = s > 0 && n >= 0 ? n / s : TOP_UNKNOWN;
     }
 }

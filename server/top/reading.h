@@ -30,8 +30,9 @@ struct top_sample {
     double value;
 };
 
-/* XX(name, key of /debug/requests, title, width as in %*s, from): the columns of a
- * request, first those of text; from: columns of the screen from which on it is shown. */
+/* XX(name, key of /debug/requests, title, width, from): the columns of a request, first those of
+ * text, last those of time; width as in %*s; from: columns of the screen from which on it is shown.
+ */
 #define TOP_COLUMNS(XX)                                                                            \
     XX(REQUEST, "request_id", "REQUEST", -22, 0)                                                   \
     XX(TENANT, "tenant", "TENANT", -12, 91)                                                        \
@@ -63,13 +64,11 @@ extern const char *const top_paths[TOP_N_PAGES];
 struct top_reading {
     bool has[TOP_N_PAGES];
     char wanted[TOP_MAX_TEXT]; /* the model to show; "": all */
-    char version[TOP_MAX_TEXT];
-    double uptime_s;
+    char version[TOP_MAX_TEXT], pressure[TOP_MAX_TEXT];
     uint32_t n_models, n_samples, n_steps, n_requests;
     char models[TOP_MAX_MODELS][TOP_MAX_TEXT];
-    double step_s[TOP_MAX_STEPS], sequences; /* the newest last; sequences of all of them */
-    double block_tokens, n_swap_copies;      /* of the model whose /debug/kv was read */
-    char pressure[TOP_MAX_TEXT];
+    double uptime_s, step_s[TOP_MAX_STEPS], sequences; /* the newest step last; sequences of all */
+    double block_tokens, n_swap_copies;                /* of the model whose /debug/kv was read */
     /* Of the same process: the previous reading (NULL: there is none), and the first one that shows
      * the same models, which may be this one. The comparison sets them; borrowed. */
     const struct top_reading *before, *first;
@@ -78,11 +77,9 @@ struct top_reading {
 };
 
 void top_reading_clear(struct top_reading *r, const char *wanted);
-
 /* Take a page, text[0..n) and a NUL, which is changed. False: it is not the page of a server. */
 bool top_reading_take(struct top_reading *r, enum top_page page, const char *model, char *text,
                       size_t n);
-
 /* Compare with the previous reading, when all pages were taken; this sets the rates of requests.
  * Both lists must be in the server's order. */
 void top_reading_compare(struct top_reading *r, const struct top_reading *before);

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,85 +42,6 @@ void top_screen_init(struct top_screen *s)
         s->width = (uint32_t)(n < MIN_WIDTH ? MIN_WIDTH : n > MAX_WIDTH ? MAX_WIDTH : n);
 }
 
-/* ---- text ---- */
-
-/* Put one visible character into the frame. */
-static void put_character(struct top_screen *s, char style, const char *text, int len)
-{
-#ifdef QUIRE_NCURSES
-    static const attr_t attributes[] = {
-        /* by style */
-        0, 0, A_BOLD, A_DIM, A_REVERSE, COLOR_PAIR(1), COLOR_PAIR(2), A_BOLD | COLOR_PAIR(3)};
-
-    if (s->terminal != NULL) {
-        (void)attrset((int)attributes[(int)style]);
-        (void)mvaddnstr((int)s->row, (int)s->column, text, len);
-        return;
-    }
-#endif
-    (void)style;
-    if (*text != ' ')
-        fprintf(s->out, "%*s%.*s", (int)(s->column - s->written), "", len, text);
-}
-
-/* Add text[0..n), at most up to the column `end`. */
-static void add_text(struct top_screen *s, char style, const char *text, size_t n, uint32_t end)
-{
-    for (size_t len; n > 0 && s->row < s->height; text += len, n -= len) {
-        const uint32_t c = unicode_at(text, n, &len);
-        const bool is_known = (len == 1 ? c <= '~' : s->has_utf8) && unicode_is_printable(c);
-        const int width = is_known ? wcwidth((wchar_t)c) : 0;
-        const uint32_t columns = width > 0 ? (uint32_t)width : 1;
-
-        if (s->column + columns > end)
-            return;
-        put_character(s, style, width > 0 ? text : "?", width > 0 ? (int)len : 1);
-        s->column += columns;
-        s->written = *text != ' ' ? s->column : s->written;
-    }
-}
-
-/* Add a text in a field, cut or padded; width 0: as long as it is. */
-static void add_field(struct top_screen *s, char style, int width, const char *text)
-{
-    const uint32_t n = (uint32_t)abs(width), left = s->width > s->column ? s->width - s->column : 0;
-    const uint32_t end = s->column + (width != 0 && n < left ? n : left);
-    const size_t len = strlen(text);
-
-    s->column += width > 0 && len < n ? n - (uint32_t)len : 0;
-    add_text(s, style, text, len, end);
-    s->column = width != 0 ? end : s->column;
-}
-
-void top_screen_print(struct top_screen *s, const char *form, ...)
-{
-    char style = *TOP_PLAIN, number[24];
-    va_list args;
-
-    va_start(args, form);
-    for (; *form != '\0'; form++)
-        if (*form == '\n') {
-            fputs(s->terminal == NULL ? "\n" : "", s->out);
-            s->row += s->row < s->height;
-            s->column = s->written = 0;
-        } else if (*form < ' ') {
-            style = *form;
-        } else if (strncmp(form, "%.0f", 4) == 0) {
-            snprintf(number, sizeof(number), "%.0f", va_arg(args, double));
-            add_field(s, style, 0, number);
-            form += 3;
-        } else if (*form == '%' && form[1] != '%') {
-            const int width = form[1] == '*' ? va_arg(args, int) : (int)strtol(form + 1, NULL, 10);
-
-            add_field(s, style, width, va_arg(args, const char *));
-            form = strchr(form, 's');
-        } else {
-            form += *form == '%';
-            add_text(s, style, form, 1, s->width);
-        }
-    va_end(args);
-}
-
 /* ---- frames ---- */
 
 void top_screen_begin(struct top_screen *s)
@@ -149,7 +69,80 @@ bool top_screen_end(struct top_screen *s)
     return fflush(s->out) == 0 && !ferror(s->out);
 }
 
+/* Put one visible character into the frame. */
+static void put_character(struct top_screen *s, enum top_style style, const char *text, int len)
+{
+#ifdef QUIRE_NCURSES
+    static const attr_t attributes[] = {
+        [TOP_BOLD] = A_BOLD,        [TOP_DIM] = A_DIM,          [TOP_TITLE] = A_REVERSE,
+        [TOP_GOOD] = COLOR_PAIR(1), [TOP_BUSY] = COLOR_PAIR(2), [TOP_BAD] = A_BOLD | COLOR_PAIR(3)};
+
+    if (s->terminal != NULL) {
+        (void)attrset((int)attributes[style]);
+        (void)mvaddnstr((int)s->row, (int)s->column, text, len);
+        return;
+    }
+#endif
+    (void)style;
+    if (*text != ' ')
+        fprintf(s->out, "%*s%.*s", (int)(s->column - s->written), "", len, text);
+}
+
+/* Put a text, at most up to the column `end`. */
+static void put_text(struct top_screen *s, enum top_style style, const char *text, uint32_t end)
+{
+    size_t len;
+
+    for (size_t n = strlen(text); n > 0 && s->row < s->height; text += len, n -= len) {
+        const uint32_t c = unicode_at(text, n, &len);
+        const bool is_known = (len == 1 ? c <= '~' : s->has_utf8) && unicode_is_printable(c);
+        const int width = is_known ? wcwidth((wchar_t)c) : 0;
+        const uint32_t columns = width > 0 ? (uint32_t)width : 1;
+
+        if (s->column + columns > end)
+            return;
+        put_character(s, style, width > 0 ? text : "?", width > 0 ? (int)len : 1);
+        s->column += columns;
+        s->written = *text != ' ' ? s->column : s->written;
+    }
+}
+
+void top_screen_add(struct top_screen *s, enum top_style style, int width, const char *form, ...)
+{
+    const uint32_t n = (uint32_t)abs(width), room = s->width - s->column;
+    const uint32_t end = s->column + (n != 0 && n < room ? n : room);
+    char text[4 * MAX_WIDTH];
+    va_list args;
+    size_t len;
+
+    va_start(args, form);
+    len = (size_t)vsnprintf(text, sizeof(text), form, args);
+    va_end(args);
+    s->column += width > 0 && len < n ? n - (uint32_t)len : 0;
+    put_text(s, style, text, end);
+    s->column = n != 0 ? end : s->column;
+}
+
+void top_screen_next_line(struct top_screen *s)
+{
+    fputs(s->terminal == NULL ? "\n" : "", s->out);
+    s->row += s->row < s->height;
+    s->column = s->written = 0;
+}
+
 /* ---- the terminal ---- */
+
+void top_screen_close(struct top_screen *s)
+{
+#ifdef QUIRE_NCURSES
+    if (s->terminal != NULL) {
+        (void)endwin();
+        delscreen(s->terminal);
+        (void)close(s->signals);
+    }
+#endif
+    s->terminal = NULL;
+}
 
 #ifdef QUIRE_NCURSES
 
@@ -164,8 +157,8 @@ static void set_modes(void)
     (void)nodelay(stdscr, TRUE);
     (void)set_escdelay(ESCAPE_MS);
     (void)curs_set(0);
-    (void)define_key("\033[A", KEY_UP); /* for terminals for which terminfo has only the sequence
-                                         * ESC O */
+    /* For terminals for which terminfo has only the sequence ESC O. */
+    (void)define_key("\033[A", KEY_UP);
     (void)define_key("\033[B", KEY_DOWN);
     if (!has_colors() || (no_color != NULL && no_color[0] != '\0'))
         return; /* ncurses draws no pair of colours then */
@@ -188,12 +181,10 @@ int top_screen_open(struct top_screen *s, char *err, size_t err_len)
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
         sigaddset(&set, taken[i]);
-    s->fds[0] = STDIN_FILENO;
-    s->fds[1] = sigprocmask(SIG_BLOCK, &set, NULL) < 0
-                    ? -1
-                    : signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     snprintf(err, err_len, "signals cannot be taken: %s", strerror(errno));
-    if (s->fds[1] < 0)
+    if (s->signals < 0)
         return ERR_INTERNAL;
     use_env(FALSE); /* the terminal knows its size better than LINES and COLUMNS */
     s->terminal = newterm(NULL, stdout, stdin);
@@ -208,26 +199,16 @@ int top_screen_open(struct top_screen *s, char *err, size_t err_len)
     return ERR_INVAL;
 }
 
-void top_screen_close(struct top_screen *s)
-{
-    if (s->terminal == NULL)
-        return;
-    (void)endwin();
-    delscreen(s->terminal);
-    (void)close(s->fds[1]);
-    s->terminal = NULL;
-}
-
-/* On Ctrl-Z the shell gets its terminal back; after SIGCONT the program continues here, and
- * the next frame takes the terminal again. A sequence that
- * ncurses does not know (ESC [ parameters final, ESC O final) is skipped as a whole. */
+/* On Ctrl-Z the shell gets its terminal back; after SIGCONT the program continues here, and the
+ * next frame takes the terminal again. A sequence that ncurses does not know (ESC [ parameters
+ * final, ESC O final) is skipped as a whole. */
 int top_screen_event(struct top_screen *s)
 {
     struct pollfd gone = {.fd = STDIN_FILENO};
     struct signalfd_siginfo info;
     int key;
 
-    if (read(s->fds[1], &info, sizeof(info)) == sizeof(info)) {
+    if (read(s->signals, &info, sizeof(info)) == sizeof(info)) {
         if (info.ssi_signo == SIGTSTP) {
             (void)endwin();
             (void)raise(SIGSTOP);
@@ -244,11 +225,6 @@ int top_screen_event(struct top_screen *s)
     return key == ERR && poll(&gone, 1, 0) > 0 ? KEY_EXIT : key;
 }
 #else
-void top_screen_close(struct top_screen *s)
-{
-    (void)s;
-}
-
 int top_screen_open(struct top_screen *s, char *err, size_t err_len)
 {
     (void)s;

@@ -1,12 +1,9 @@
 /* server/top/screen.h - a frame of text, written from the top and cut at its width: on standard
  * output, or on the terminal, with ncurses.
  *
- * A form is ASCII with styles and "\n" in it; styles and line ends of an argument are text like any
- * other. Its directives are %.0f, %%, %s and, for a field in which the text is cut or padded, %6s
- * (at the right, for ASCII), %-6s and %*s. Each character is checked: a '?' is
- * shown for control characters, marks that change the direction of text, combining characters,
- * bytes that are not UTF-8, and, without a UTF-8 locale, for all non-ASCII characters. So no text
- * of a server can move the cursor or set a colour.
+ * Each character is checked: a '?' is shown for control characters, marks that change the direction
+ * of text, combining characters, bytes that are not UTF-8, and, without a UTF-8 locale, for all
+ * non-ASCII characters. So no text of a server can move the cursor or set a colour.
  *
  * While the terminal is open, the signals that end or stop a program are blocked and returned as
  * events, so that the terminal is always restored.
@@ -22,14 +19,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* The styles; a form begins with the first one. The last three are colours. */
-#define TOP_PLAIN "\1"
-#define TOP_BOLD "\2"
-#define TOP_DIM "\3"
-#define TOP_TITLE "\4" /* headings of tables */
-#define TOP_GOOD "\5"
-#define TOP_BUSY "\6"
-#define TOP_BAD "\7"
+/* The last three are colours; TOP_TITLE: headings of tables. */
+enum top_style { TOP_PLAIN, TOP_BOLD, TOP_DIM, TOP_TITLE, TOP_GOOD, TOP_BUSY, TOP_BAD };
 
 struct top_screen {
     uint32_t width, height; /* height: UINT32_MAX for a file */
@@ -38,15 +29,8 @@ struct top_screen {
     FILE *out;              /* standard output */
     bool has_utf8;
     struct screen *terminal; /* ncurses's; NULL: a file */
-    int fds[2];              /* descriptors of the terminal to wait for: keys, signals */
+    int signals;             /* descriptor of the terminal's signals */
 };
-
-/* Begin an empty frame; show it (false: standard output cannot be written). */
-void top_screen_begin(struct top_screen *s);
-bool top_screen_end(struct top_screen *s);
-
-void top_screen_print(struct top_screen *s, const char *form, ...)
-    __attribute__((format(printf, 2, 3)));
 
 /* Use standard output, with the width of COLUMNS. */
 void top_screen_init(struct top_screen *s);
@@ -54,6 +38,15 @@ void top_screen_init(struct top_screen *s);
  * ncurses. */
 int top_screen_open(struct top_screen *s, char *err, size_t err_len);
 void top_screen_close(struct top_screen *s);
+
+/* Begin an empty frame; show it (false: standard output cannot be written). */
+void top_screen_begin(struct top_screen *s);
+bool top_screen_end(struct top_screen *s);
+/* Add a text in a field of `width` columns, in which it is cut or padded: < 0: at the left, > 0: at
+ * the right (ASCII), 0: the text is as long as it is. */
+void top_screen_add(struct top_screen *s, enum top_style style, int width, const char *form, ...)
+    __attribute__((format(printf, 4, 5)));
+void top_screen_next_line(struct top_screen *s);
 
 /* Return the next key with its number in curses.h; KEY_EXIT: a signal, or the terminal is closed;
  * KEY_RESIZE: draw again; ERR: there is no key now. */

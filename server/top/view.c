@@ -18,14 +18,7 @@
 #define MAX_OWNERS 64
 #define SHOWN_OWNERS 4
 
-/* Parts of forms: the heading of a column, the label of a line, and a number before its name. */
-#define HEAD(field) TOP_TITLE field TOP_PLAIN " "
-#define LABEL(text) TOP_BOLD text TOP_PLAIN
-#define NUMBER(name) TOP_BOLD "%s" TOP_PLAIN " " name "   "
-#define COUNT(n) top_count(n).text
-#define TIME(seconds) top_time(seconds).text
-
-static const char blocks[] = "quire_kv_blocks";
+/* ---- numbers ---- */
 
 /* The bounds allow for rounding, so that no text becomes a column wider by rounding up. */
 struct top_text top_count(double n)
@@ -50,10 +43,9 @@ struct top_text top_time(double seconds)
         snprintf(t.text, sizeof(t.text), "long");
     else if (h >= 24)
         snprintf(t.text, sizeof(t.text), "%.0fd%02.0fh", floor(h / 24), fmod(h, 24));
-    else if (h >= 1)
-        snprintf(t.text, sizeof(t.text), "%.0fh%02.0f", h, fmod(m, 60));
     else if (m >= 1)
-        snprintf(t.text, sizeof(t.text), "%.0fm%02.0f", m, fmod(s, 60));
+        snprintf(t.text, sizeof(t.text), h >= 1 ? "%.0fh%02.0f" : "%.0fm%02.0f", h >= 1 ? h : m,
+                 fmod(h >= 1 ? m : s, 60));
     else if (seconds >= 1)
         snprintf(t.text, sizeof(t.text), "%.1f s", seconds);
     else if (seconds >= 0)
@@ -61,23 +53,44 @@ struct top_text top_time(double seconds)
     return t;
 }
 
+static double percent(double part, double of)
+{
+    return of > 0 ? 100 * part / of : 0;
+}
+
+/* ---- parts of a line ---- */
+
+static void draw_label(struct top_screen *s, const char *label)
+{
+    top_screen_add(s, TOP_BOLD, -10, "%s", label);
+}
+
+static void draw_number(struct top_screen *s, struct top_text number, const char *name)
+{
+    top_screen_add(s, TOP_BOLD, 0, "%s", number.text);
+    top_screen_add(s, TOP_PLAIN, 0, " %s   ", name);
+}
+
+static void draw_cell(struct top_screen *s, enum top_style style, int width, const char *text)
+{
+    top_screen_add(s, style, width, "%s", text);
+    top_screen_add(s, TOP_PLAIN, 0, " ");
+}
+
 /* Draw a bar: held and cached of the total; the rest is free. */
 static void draw_bar(struct top_screen *s, double held, double cached, double total)
 {
     static const char *const pieces[2][3] = {{"#", "=", "."}, {"█", "▒", "·"}};
+    static const enum top_style styles[] = {TOP_GOOD, TOP_BUSY, TOP_DIM};
 
-    top_screen_print(s, "[");
+    top_screen_add(s, TOP_PLAIN, 0, "[");
     for (int i = 0; i < BAR; i++) {
         const double at = (i + 0.5) * fmax(total, 1) / BAR;
         const int kind = !(at <= held) + !(at <= held + cached);
 
-        top_screen_print(s,
-                         kind == 0   ? TOP_GOOD "%s"
-                         : kind == 1 ? TOP_BUSY "%s"
-                                     : TOP_DIM "%s",
-                         pieces[s->has_utf8][kind]);
+        top_screen_add(s, styles[kind], 0, "%s", pieces[s->has_utf8][kind]);
     }
-    top_screen_print(s, "]");
+    top_screen_add(s, TOP_PLAIN, 0, "] ");
 }
 
 /* Draw a column for each value, as high as its share of `most`: the last ones, as far as there is
@@ -86,45 +99,45 @@ static void draw_heights(struct top_screen *s, const double *values, uint32_t n,
 {
     static const char *const pieces[2][8] = {{".", ":", "-", "=", "+", "*", "%", "#"},
                                              {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}};
-    const uint32_t room = s->column < s->width ? s->width - s->column : 0;
+    const uint32_t room = s->width - s->column;
 
     for (uint32_t i = n > room ? n - room : 0; i < n; i++)
-        top_screen_print(s, "%s", pieces[s->has_utf8][(int)fmin(7, fmax(0, 8 * values[i] / most))]);
-}
-
-static double percent(double part, double of)
-{
-    return of > 0 ? 100 * part / of : 0;
+        top_screen_add(s, TOP_PLAIN, 0, "%s",
+                       pieces[s->has_utf8][(int)fmin(7, fmax(0, 8 * values[i] / most))]);
 }
 
 /* ---- lines ---- */
 
 static void draw_title(const struct top_view *v, const struct top_reading *r, struct top_screen *s)
 {
-    top_screen_print(s, TOP_BOLD "quire top  %s" TOP_PLAIN "%s%s" TOP_BUSY "%s", v->url,
-                     r->wanted[0] != '\0' ? "  model " : "", r->wanted,
-                     v->is_paused ? "  paused" : "");
+    top_screen_add(s, TOP_BOLD, 0, "quire top  %s", v->url);
+    top_screen_add(s, TOP_PLAIN, 0, "%s%s", r->wanted[0] != '\0' ? "  model " : "", r->wanted);
+    top_screen_add(s, TOP_BUSY, 0, "%s", v->is_paused ? "  paused" : "");
     if (r->has[TOP_METRICS])
-        top_screen_print(s, "  quire %s, up %s", r->version, TIME(r->uptime_s));
-    top_screen_print(s, v->trouble[0] != '\0' ? "\n" TOP_BAD "%s\n" : "%s\n", v->trouble);
+        top_screen_add(s, TOP_PLAIN, 0, "  quire %s, up %s", r->version,
+                       top_time(r->uptime_s).text);
+    top_screen_next_line(s);
+    if (v->trouble[0] == '\0')
+        return;
+    top_screen_add(s, TOP_BAD, 0, "%s", v->trouble);
+    top_screen_next_line(s);
 }
 
 static void draw_counts(const struct top_reading *r, struct top_screen *s)
 {
     const char *m = r->wanted;
 
-    top_screen_print(s,
-                     LABEL("Requests  ") NUMBER("running") NUMBER("queued") NUMBER("preempted now")
-                         NUMBER("preemptions") "\n",
-                     COUNT(top_number(r, m, "quire_requests_running", NULL)),
-                     COUNT(top_number(r, m, "quire_requests_waiting", NULL)),
-                     COUNT(top_number(r, m, "quire_requests_preempted", NULL)),
-                     COUNT(top_number(r, m, "quire_preemptions_total", NULL)));
-    top_screen_print(
-        s, LABEL("Tokens/s  ") NUMBER("generated") NUMBER("of prompts") NUMBER("cached") "\n",
-        COUNT(top_rate(r, m, "quire_generation_tokens_total")),
-        COUNT(top_rate(r, m, "quire_prompt_tokens_total")),
-        COUNT(top_rate(r, m, "quire_cached_tokens_total")));
+    draw_label(s, "Requests");
+    draw_number(s, top_count(top_number(r, m, "quire_requests_running", NULL)), "running");
+    draw_number(s, top_count(top_number(r, m, "quire_requests_waiting", NULL)), "queued");
+    draw_number(s, top_count(top_number(r, m, "quire_requests_preempted", NULL)), "preempted now");
+    draw_number(s, top_count(top_number(r, m, "quire_preemptions_total", NULL)), "preemptions");
+    top_screen_next_line(s);
+    draw_label(s, "Tokens/s");
+    draw_number(s, top_count(top_rate(r, m, "quire_generation_tokens_total")), "generated");
+    draw_number(s, top_count(top_rate(r, m, "quire_prompt_tokens_total")), "of prompts");
+    draw_number(s, top_count(top_rate(r, m, "quire_cached_tokens_total")), "cached");
+    top_screen_next_line(s);
 }
 
 static int compare_descending(const void *a, const void *b)
@@ -145,18 +158,19 @@ static void draw_steps(const struct top_reading *r, struct top_screen *s)
 
     memcpy(sorted, r->step_s, sizeof(sorted));
     qsort(sorted, n, sizeof(sorted[0]), compare_descending);
-    top_screen_print(s, LABEL("Steps     "));
+    draw_label(s, "Steps");
     if (!r->has[TOP_STEP_TIMES]) {
-        top_screen_print(s, NUMBER("mean") NUMBER("a second"),
-                         TIME(steps > 0 ? busy / steps : TOP_UNKNOWN), COUNT(steps));
+        draw_number(s, top_time(steps > 0 ? busy / steps : TOP_UNKNOWN), "mean");
+        draw_number(s, top_count(steps), "a second");
     } else if (n == 0) {
-        top_screen_print(s, TOP_DIM "none yet");
+        top_screen_add(s, TOP_DIM, 0, "none yet");
     } else {
-        top_screen_print(s, NUMBER("median") NUMBER("longest") NUMBER("sequences"),
-                         TIME(sorted[(n - 1) / 2]), TIME(sorted[0]), COUNT(r->sequences / n));
+        draw_number(s, top_time(sorted[(n - 1) / 2]), "median");
+        draw_number(s, top_time(sorted[0]), "longest");
+        draw_number(s, top_count(r->sequences / n), "sequences");
         draw_heights(s, r->step_s, n, sorted[0]);
     }
-    top_screen_print(s, "\n");
+    top_screen_next_line(s);
 }
 
 static void draw_latencies(const struct top_reading *r, struct top_screen *s)
@@ -164,35 +178,42 @@ static void draw_latencies(const struct top_reading *r, struct top_screen *s)
     static const char first[] = "quire_time_to_first_token_seconds_bucket";
     static const char between[] = "quire_inter_token_latency_seconds_bucket";
 
-    top_screen_print(s,
-                     LABEL("Latency   ") "first token " NUMBER("median")
-                         NUMBER("95 %%") "between tokens " NUMBER("median") NUMBER("95 %%") "\n",
-                     TIME(top_quantile(r, first, 0.5)), TIME(top_quantile(r, first, 0.95)),
-                     TIME(top_quantile(r, between, 0.5)), TIME(top_quantile(r, between, 0.95)));
+    draw_label(s, "Latency");
+    top_screen_add(s, TOP_PLAIN, 0, "first token ");
+    draw_number(s, top_time(top_quantile(r, first, 0.5)), "median");
+    draw_number(s, top_time(top_quantile(r, first, 0.95)), "95 %");
+    top_screen_add(s, TOP_PLAIN, 0, "between tokens ");
+    draw_number(s, top_time(top_quantile(r, between, 0.5)), "median");
+    draw_number(s, top_time(top_quantile(r, between, 0.95)), "95 %");
+    top_screen_next_line(s);
 }
 
 /* ---- the KV cache ---- */
 
+static double n_blocks(const struct top_reading *r, const char *id, const char *state)
+{
+    return top_number(r, id, "quire_kv_blocks", state);
+}
+
 /* Blocks that are kept for reuse; pinned ones are. */
 static double n_cached(const struct top_reading *r, const char *id)
 {
-    return top_number(r, id, blocks, "cached") + top_number(r, id, blocks, "pinned");
+    return n_blocks(r, id, "cached") + n_blocks(r, id, "pinned");
 }
 
 static void draw_cache(const struct top_reading *r, struct top_screen *s)
 {
-    const double held = top_number(r, r->wanted, blocks, "held");
-    const double cached = n_cached(r, r->wanted);
-    const double total = top_number(r, r->wanted, blocks, NULL);
+    const double held = n_blocks(r, r->wanted, "held"), cached = n_cached(r, r->wanted);
+    const double total = n_blocks(r, r->wanted, NULL);
 
-    top_screen_print(s, LABEL("KV cache  "));
+    draw_label(s, "KV cache");
     draw_bar(s, held, cached, total);
-    top_screen_print(s, " %.0f %% held, %.0f %% cached of %s blocks", percent(held, total),
-                     percent(cached, total), COUNT(total));
+    top_screen_add(s, TOP_PLAIN, 0, "%.0f %% held, %.0f %% cached of %s blocks",
+                   percent(held, total), percent(cached, total), top_count(total).text);
     if (r->has[TOP_KV])
-        top_screen_print(s, " of %.0f tokens, pressure %s, %.0f swapped", r->block_tokens,
-                         r->pressure, r->n_swap_copies);
-    top_screen_print(s, "\n");
+        top_screen_add(s, TOP_PLAIN, 0, " of %.0f tokens, pressure %s, %.0f swapped",
+                       r->block_tokens, r->pressure, r->n_swap_copies);
+    top_screen_next_line(s);
 }
 
 static void draw_prefixes(const struct top_reading *r, struct top_screen *s)
@@ -201,12 +222,14 @@ static void draw_prefixes(const struct top_reading *r, struct top_screen *s)
     static const char hits[] = "quire_prefix_cache_hits_tokens_total";
     const double now = top_rate(r, r->wanted, looked_up);
 
-    top_screen_print(
-        s, LABEL("Prefixes  ") "%.0f %% of the tokens looked up were cached",
+    draw_label(s, "Prefixes");
+    top_screen_add(
+        s, TOP_PLAIN, 0, "%.0f %% of the tokens looked up were cached",
         percent(top_number(r, r->wanted, hits, NULL), top_number(r, r->wanted, looked_up, NULL)));
     if (now > 0)
-        top_screen_print(s, ", %.0f %% now", percent(top_rate(r, r->wanted, hits), now));
-    top_screen_print(s, "\n");
+        top_screen_add(s, TOP_PLAIN, 0, ", %.0f %% now",
+                       percent(top_rate(r, r->wanted, hits), now));
+    top_screen_next_line(s);
 }
 
 struct owner {
@@ -231,14 +254,13 @@ static void draw_owners(const struct top_reading *r, struct top_screen *s)
     }
     qsort(owners, n, sizeof(owners[0]), compare_descending);
     for (k = 0; k < n && k < SHOWN_OWNERS; k++) {
-        const struct owner *o = &owners[k];
-
-        top_screen_print(s, k == 0 ? LABEL(" held by  ") : "          ");
-        draw_bar(s, o->n_blocks, 0, top_number(r, r->wanted, blocks, NULL));
-        top_screen_print(s, " %s blocks " TOP_BOLD "%s", COUNT(o->n_blocks), o->name);
+        draw_label(s, k == 0 ? " held by" : "");
+        draw_bar(s, owners[k].n_blocks, 0, n_blocks(r, r->wanted, NULL));
+        top_screen_add(s, TOP_PLAIN, 0, "%s blocks ", top_count(owners[k].n_blocks).text);
+        top_screen_add(s, TOP_BOLD, 0, "%s", owners[k].name);
         if (k + 1 == SHOWN_OWNERS && n > SHOWN_OWNERS)
-            top_screen_print(s, TOP_DIM " and %.0f more", (double)n - SHOWN_OWNERS);
-        top_screen_print(s, "\n");
+            top_screen_add(s, TOP_DIM, 0, " and %u more", n - SHOWN_OWNERS);
+        top_screen_next_line(s);
     }
 }
 
@@ -246,31 +268,36 @@ static void draw_owners(const struct top_reading *r, struct top_screen *s)
 
 static void draw_model(const struct top_reading *r, const char *id, struct top_screen *s)
 {
-    top_screen_print(s, "%-22s %7s %6s %6s %8s ", id,
-                     COUNT(top_number(r, id, "quire_requests_running", NULL)),
-                     COUNT(top_number(r, id, "quire_requests_waiting", NULL)),
-                     COUNT(top_rate(r, id, "quire_generation_tokens_total")),
-                     COUNT(top_rate(r, id, "quire_prompt_tokens_total")));
-    draw_bar(s, top_number(r, id, blocks, "held"), n_cached(r, id),
-             top_number(r, id, blocks, NULL));
-    top_screen_print(s, "\n");
+    draw_cell(s, TOP_PLAIN, -22, id);
+    top_screen_add(s, TOP_PLAIN, 0, "%7.7s %6.6s %6.6s %8.8s ",
+                   top_count(top_number(r, id, "quire_requests_running", NULL)).text,
+                   top_count(top_number(r, id, "quire_requests_waiting", NULL)).text,
+                   top_count(top_rate(r, id, "quire_generation_tokens_total")).text,
+                   top_count(top_rate(r, id, "quire_prompt_tokens_total")).text);
+    draw_bar(s, n_blocks(r, id, "held"), n_cached(r, id), n_blocks(r, id, NULL));
+    top_screen_next_line(s);
 }
 
 /* Draw the models on at most half of the lines left; the others are for the requests. */
 static void draw_models(const struct top_reading *r, struct top_screen *s)
 {
+    static const char *const titles[] = {"MODEL", "RUNNING",  "QUEUED",
+                                         "GEN/S", "PROMPT/S", "KV CACHE"};
+    static const int widths[] = {-22, 7, 6, 6, 8, 0};
     const uint32_t n = r->n_models, room = (s->height - s->row) / 2;
     const uint32_t n_shown = n < room ? n : room > 0 ? room - 1 : 0;
 
     if (n < 2 || r->wanted[0] != '\0')
         return;
-    top_screen_print(s,
-                     HEAD("%-22s") HEAD("%7s") HEAD("%6s") HEAD("%6s") HEAD("%8s") HEAD("%s") "\n",
-                     "MODEL", "RUNNING", "QUEUED", "GEN/S", "PROMPT/S", "KV CACHE");
+    for (size_t i = 0; i < sizeof(titles) / sizeof(titles[0]); i++)
+        draw_cell(s, TOP_TITLE, widths[i], titles[i]);
+    top_screen_next_line(s);
     for (uint32_t i = 0; i < n_shown; i++)
         draw_model(r, r->models[i], s);
-    if (n_shown < n)
-        top_screen_print(s, TOP_DIM "and %.0f more\n", (double)n - n_shown);
+    if (n_shown == n)
+        return;
+    top_screen_add(s, TOP_DIM, 0, "and %u more", n - n_shown);
+    top_screen_next_line(s);
 }
 
 static const struct {
@@ -306,6 +333,13 @@ void top_requests_sort(struct top_reading *r, int sort)
     qsort_r(r->requests, r->n_requests, sizeof(r->requests[0]), compare_requests, &column);
 }
 
+static enum top_style state_style(const char *state)
+{
+    return strcmp(state, "running") == 0     ? TOP_GOOD
+           : strcmp(state, "preempted") == 0 ? TOP_BAD
+                                             : TOP_BUSY;
+}
+
 /* Draw a request; q NULL: the headings. With one model its name is left out, and there is more room
  * for others. */
 static void draw_request(const struct top_request *q, bool has_models, struct top_screen *s)
@@ -314,31 +348,25 @@ static void draw_request(const struct top_request *q, bool has_models, struct to
     static const struct {
         const char *title;
         int width, from;
-    } columns[] = {TOP_COLUMNS(XX)};
+    } columns[] = {TOP_COLUMNS(XX)}, *c = columns;
 #undef XX
     const int model_from = columns[TOP_MODEL].from, saved = 1 - columns[TOP_MODEL].width;
 
     for (int i = 0; i < TOP_N_COLUMNS; i++) {
-        const int width = columns[i].width, from = columns[i].from;
+        const int saves = !has_models && c[i].from > model_from ? saved : 0;
 
-        if ((int)s->width < from - (!has_models && from > model_from ? saved : 0) ||
-            (i == TOP_MODEL && !has_models))
+        if ((int)s->width < c[i].from - saves || (i == TOP_MODEL && !has_models))
             continue;
         if (q == NULL)
-            top_screen_print(s, HEAD("%*s"), width, columns[i].title);
-        else if (i == TOP_STATE)
-            top_screen_print(s,
-                             strcmp(q->text[i], "running") == 0     ? TOP_GOOD "%*s "
-                             : strcmp(q->text[i], "preempted") == 0 ? TOP_BAD "%*s "
-                                                                    : TOP_BUSY "%*s ",
-                             width, q->text[i]);
+            draw_cell(s, TOP_TITLE, c[i].width, c[i].title);
+        else if (i < TOP_N_TEXTS)
+            draw_cell(s, i == TOP_STATE ? state_style(q->text[i]) : TOP_PLAIN, c[i].width,
+                      q->text[i]);
         else
-            top_screen_print(s, "%*s ", width,
-                             i < TOP_N_TEXTS ? q->text[i]
-                             : i < TOP_AGE   ? COUNT(q->number[i])
-                                             : TIME(q->number[i]));
+            draw_cell(s, TOP_PLAIN, c[i].width,
+                      (i < TOP_AGE ? top_count(q->number[i]) : top_time(q->number[i])).text);
     }
-    top_screen_print(s, "\n");
+    top_screen_next_line(s);
 }
 
 /* Draw as many requests as fit above the line of keys. The list may have become shorter since the
@@ -361,13 +389,12 @@ static void draw_keys(const struct top_view *v, const struct top_reading *r, str
 {
     if (s->row < s->height)
         s->row = s->height - 1;
-    top_screen_print(s, TOP_DIM "q quit  p %s  s sort: %s  ", v->is_paused ? "go on" : "pause",
-                     sorts[v->sort].name);
+    top_screen_add(s, TOP_DIM, 0, "q quit  p %s  s sort: %s  ", v->is_paused ? "go on" : "pause",
+                   sorts[v->sort].name);
     if (r->n_models > 1)
-        top_screen_print(s, TOP_DIM "m model: %s  ", r->wanted[0] != '\0' ? r->wanted : "all");
+        top_screen_add(s, TOP_DIM, 0, "m model: %s  ", r->wanted[0] != '\0' ? r->wanted : "all");
     if (r->n_requests > 0)
-        top_screen_print(s, TOP_DIM "arrows: from %.0f of %.0f", v->first + 1.0,
-                         (double)r->n_requests);
+        top_screen_add(s, TOP_DIM, 0, "arrows: from %u of %u", v->first + 1, r->n_requests);
 }
 
 void top_view_draw(struct top_view *v, struct top_reading *r, struct top_screen *s)

@@ -247,7 +247,7 @@ static void show(struct top_screen *s, const char *text, const char *expected)
     s->out = open_memstream(&frame, &n);
     assert_non_null(s->out);
     top_screen_begin(s);
-    top_screen_print(s, "%s", text);
+    top_screen_add(s, TOP_PLAIN, 0, "%s", text);
     assert_true(top_screen_end(s));
     assert_string_equal(frame, expected);
     assert_int_equal(fclose(s->out), 0);
@@ -293,7 +293,16 @@ static void test_nothing_beyond_the_width(void **state)
     s.height = 1;
     s.out = open_memstream(&frame, &n);
     top_screen_begin(&s);
-    top_screen_print(&s, "%3s %-3s %*s\n" TOP_BOLD "below", "7", "longer", 3, "right");
+    top_screen_add(&s, TOP_PLAIN, 3, "7");
+    top_screen_add(&s, TOP_PLAIN, 0, " ");
+    top_screen_add(&s, TOP_PLAIN, -3, "longer");
+    top_screen_add(&s, TOP_PLAIN, 0, " right");
+    assert_int_equal(s.column, 5);
+    top_screen_add(&s, TOP_PLAIN, 3, "9"); /* a field without room */
+    top_screen_add(&s, TOP_PLAIN, -3, "9");
+    assert_int_equal(s.column, 5);
+    top_screen_next_line(&s);
+    top_screen_add(&s, TOP_BOLD, 0, "below");
     assert_true(top_screen_end(&s));
     assert_string_equal(frame, "  7 l\n");
     assert_int_equal(fclose(s.out), 0);
