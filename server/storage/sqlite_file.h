@@ -1,24 +1,20 @@
 /* server/storage/sqlite_file.h - opens an SQLite database of the server: creates it if it does not
  * exist, converts one of the previous version, and recovers a damaged one.
  *
- * It is in WAL mode with an exclusive lock, so that there is no file of shared memory. Each row has
- * a hash of its other values in its last column, `hash`, which triggers of the connection write: no
- * statement names it. The view whole_TABLE has the columns of TABLE and `is_whole`: selecting that
- * of a row which does not match its hash is SQLITE_CORRUPT, and so is an UPDATE of such a row.
- * is_whole must be a column of the result: in a WHERE clause SQLite would replace columns by the
- * constants with which they are compared.
+ * Each row has a hash of its other values in its last column, `hash`, which triggers of the
+ * connection write: no statement names it. The view whole_TABLE has the columns of TABLE and
+ * `is_whole`: selecting that of a row which does not match its hash is SQLITE_CORRUPT, and so is an
+ * UPDATE of such a row. is_whole must be a column of the result: in a WHERE clause SQLite would
+ * replace columns by the constants with which they are compared.
  *
- * An opening checks pages, indexes and rows of a file up to SQLITE_FILE_CHECKED bytes. In a larger
- * file the call that reads a damaged page or row fails, and the next opening recovers the file. Of
- * a damaged write-ahead log (FILE-wal) SQLite uses the part before the damage, and cannot
- * distinguish it from a log whose last write was cut off: these lost changes are not reported.
- *
- * A recovery copies all rows that can be read and match their hashes into FILE.new, which replaces
- * FILE; the latest damaged file is kept as FILE.damaged, with FILE.damaged-wal. The log names the
- * lost rows that an index still has (event=row_lost), and reports if there may be more
- * (event=database_saved more_lost=unknown) or if nothing was saved (event=database_lost). A file of
- * the previous version, which had no hashes, is copied in the same way and then removed. If the
- * process ends before the end, the next opening begins again.
+ * An opening checks pages, indexes and rows of a file up to 256 MiB. In a larger file the call that
+ * reads a damaged page or row fails, and the next opening recovers the file: all rows that can be
+ * read and match their hashes are copied into FILE.new, which replaces FILE; the latest damaged
+ * file is kept as FILE.damaged, with FILE.damaged-wal. The log names the lost rows that an index
+ * still has (event=row_lost), and reports if there may be more (event=database_saved
+ * more_lost=unknown) or if nothing was saved (event=database_lost). A file of the previous version,
+ * which had no hashes, is copied in the same way and then removed. Of a damaged FILE-wal SQLite
+ * uses the part before the damage; the changes after it are lost without a report.
  *
  * Thread: the main thread, before others use the database; then the database's thread.
  * Memory: SQLite's.
@@ -32,8 +28,6 @@
 #include <stdint.h>
 
 struct sqlite3;
-
-#define SQLITE_FILE_CHECKED (INT64_C(256) << 20)
 
 struct sqlite_table {
     const char *name;

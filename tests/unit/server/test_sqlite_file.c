@@ -15,19 +15,16 @@
 #include "core/base/err.h"
 #include "core/base/log.h"
 #include "server/storage/sqlite_file.h"
-#include "tests/fixtures/files.h"
-#include "tests/fixtures/random.h"
+#include "tests/fixtures/damaged_bytes.h"
 
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PAGE 4096
 #define N_NOTES 300
 #define N_AMOUNTS 400
 #define N_MANY 10000
 #define N_PIECES 10 /* transactions of a log */
-#define N_KINDS 6   /* of damage */
 
 static const struct sqlite_table tables[] = {
     {.name = "note",
@@ -58,11 +55,6 @@ static const struct sqlite_form form = {
     .n_tables = 2,
 };
 
-struct bytes {
-    char *data;
-    size_t n;
-};
-
 static char folder[64], path[80];
 static char err[300];
 static uint64_t check_seed;
@@ -80,37 +72,6 @@ static const char *beside(const char *end)
 
     snprintf(name, sizeof(name), "%s%s", path, end);
     return name;
-}
-
-static struct bytes read_file(const char *name)
-{
-    struct bytes b;
-
-    b.data = read_whole(name, &b.n);
-    return b;
-}
-
-static void write_file(const char *name, const struct bytes *b)
-{
-    write_bytes(name, b->data, b->n);
-}
-
-static void check_file(const char *name, const struct bytes *b)
-{
-    struct bytes is = read_file(name);
-
-    assert_int_equal(is.n, b->n);
-    assert_memory_equal(is.data, b->data, b->n);
-    free(is.data);
-}
-
-static struct bytes copy_of(const struct bytes *b)
-{
-    struct bytes copy = {malloc(b->n), b->n};
-
-    assert_non_null(copy.data);
-    memcpy(copy.data, b->data, b->n);
-    return copy;
 }
 
 static void remove_files(void)
@@ -270,51 +231,7 @@ static void read_amounts(bool amounts[N_AMOUNTS])
     assert_true(read_rows(sql, amounts, N_AMOUNTS) >= 0);
 }
 
-/* ---- damage ---- */
-
-static size_t place(uint64_t *seed, const struct bytes *b, size_t unit)
-{
-    return random_below(seed, (uint32_t)b->n) / unit * unit;
-}
-
-/* Damage the bytes; the kind is seed % N_KINDS. */
-static void damage(struct bytes *b, uint64_t seed)
-{
-    const uint64_t kind = seed % N_KINDS;
-    const uint32_t n = kind == 0 ? random_below(&seed, 12) : random_below(&seed, 5);
-    const size_t page = place(&seed, b, PAGE);
-
-    if (kind == 0) /* single bytes */
-        for (uint32_t i = 0; i <= n; i++)
-            b->data[place(&seed, b, 1)] ^= (char)(1 + random_below(&seed, 255));
-    if (kind == 1) /* pages */
-        for (uint32_t i = 0; i <= n; i++)
-            memset(b->data + place(&seed, b, PAGE), 0, PAGE);
-    if (kind == 2) /* a sector */
-        memset(b->data + place(&seed, b, 512), 0, 512);
-    if (kind == 3) /* the end */
-        b->n = place(&seed, b, 1);
-    if (kind == 4) /* the header */
-        for (int i = 0; i < 30; i++)
-            b->data[random_below(&seed, 100)] = (char)random_below(&seed, 256);
-    if (kind == 5) /* a page that was written in the place of another */
-        memmove(b->data + place(&seed, b, PAGE), b->data + page, PAGE);
-}
-
-/* Is the mark on a page that is not what it was, or may such a page have led to it? The first one
- * has the schema; those of the types 2 and 5 are the upper ones of indexes and tables. */
-static bool is_hit(const struct bytes *is, const char *mark)
-{
-    for (size_t at = 0; at < whole.n; at += PAGE) {
-        const char *page = whole.data + at;
-
-        if ((at + PAGE > is->n || memcmp(page, is->data + at, PAGE) != 0) &&
-            (at == 0 || page[0] == 2 || page[0] == 5 ||
-             memmem(page, PAGE, mark, strlen(mark)) != NULL))
-            return true;
-    }
-    return false;
-}
+/* ---- random damage ---- */
 
 /* Rows of one day have the same key: they are saved together, and so are those before. */
 static bool is_day_hit(const struct bytes *is, int day)
@@ -323,7 +240,7 @@ static bool is_day_hit(const struct bytes *is, int day)
 
     for (int i = day * 20; i < day * 20 + 40; i++) {
         snprintf(mark, sizeof(mark), "{%06d}", i);
-        if (is_hit(is, mark))
+        if (is_hit(&whole, is, mark))
             return true;
     }
     return false;
@@ -350,7 +267,7 @@ static void check_rows(const struct bytes *is)
     read_amounts(amounts);
     for (int i = 0; i < N_NOTES; i++) {
         snprintf(mark, sizeof(mark), "<%06d>", i);
-        if (!has[i] && !is_hit(is, mark))
+        if (!has[i] && !is_hit(&whole, is, mark))
             fail_msg("seed %d: note %d was on whole pages", (int)check_seed, i);
     }
     for (int i = 0; i < N_AMOUNTS; i++) {
@@ -629,7 +546,7 @@ static void test_many_keys(void **state)
     assert_true(!loss.is_unknown && loss.n_rows == (uint64_t)(N_MANY - n_rows));
     for (int n = 0; n < N_MANY; n++) {
         snprintf(mark, sizeof(mark), "<%06d>", n);
-        assert_true(seen[n] || is_hit(&hurt, mark));
+        assert_true(seen[n] || is_hit(&whole, &hurt, mark));
     }
     free(hurt.data);
 }
