@@ -390,11 +390,13 @@ static void test_killed_between_names(void **state)
     free(hurt.data);
 }
 
-/* No new file can be made, or a name is taken by a folder: the damaged file is as it was, and can
- * be recovered later. */
+/* No new file can be made, or a name is taken by a folder, or another process recovers the file,
+ * which it has attached: the damaged file is as it was, and can be recovered later. */
 static void test_no_room(void **state)
 {
     static const char *const ends[] = {".new", ".recovering", ".damaged"};
+    char attach[200];
+    sqlite3 *other;
 
     (void)state;
     damage_page(5 * PAGE, 'x');
@@ -410,6 +412,15 @@ static void test_no_room(void **state)
         assert_int_equal(rmdir(inside), 0);
         assert_int_equal(rmdir(beside(ends[i])), 0);
     }
+    snprintf(attach, sizeof(attach),
+             "PRAGMA locking_mode=EXCLUSIVE; ATTACH '%s' AS damaged;"
+             "PRAGMA damaged.user_version",
+             path);
+    assert_int_equal(sqlite3_open(":memory:", &other), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(other, attach, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(try_open(), ERR_BUSY);
+    check_file(path, &whole);
+    sqlite3_close(other);
     open_db();
     assert_true(loss.is_recovered);
 }
