@@ -134,6 +134,10 @@ static int check_line(const cJSON *line, const char *endpoint, struct batch_line
                            "'custom_id' must be a string that is not empty");
     if (is_bare(line, endpoint))
         return check_body(line, e);
+    if (endpoint == NULL && has_no_id && !has_member(line, "url") && !has_member(line, "body"))
+        return refuse_line(e, "invalid_json_line", NULL,
+                           "the line has neither url and body, as a request of a batch, nor input "
+                           "or state and questions, as a call for decisions");
     if (has_no_id)
         return refuse_line(e, "missing_required_parameter", "custom_id",
                            "'custom_id' is missing: each line needs its own");

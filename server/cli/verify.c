@@ -50,9 +50,10 @@ static void print_diff_help(void)
           "Computes the answers in a file again with another model or other settings, and reports\n"
           "which answers change, at which token, and which decisions flip, by how much\n"
           "probability. FILE has receipts, or answers with them, as for quire verify. Name what\n"
-          "changes: --model OTHER, --load-type q4_0, --kv-type q8_0. Other settings that change\n"
-          "tokens are taken from the first receipt; defaults of requests (temperature,\n"
-          "permutations) are always those of each receipt.\n"
+          "changes: --kv-type q8_0, or --load-type q4_0 for a file of F32, F16 or BF16 weights,\n"
+          "which other files ignore. --model FILE is always needed, but for the built-in model.\n"
+          "Other settings that change tokens are taken from the first receipt; defaults of\n"
+          "requests (temperature, permutations) are always those of each receipt.\n"
           "The exit code is 0 if no answer changes and no decision flips, else 1.\n",
           stdout);
 }

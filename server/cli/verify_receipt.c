@@ -79,12 +79,38 @@ static int64_t whole_of(const cJSON *item, int64_t otherwise)
 
 /* ---- comparing the model ---- */
 
+/* Return true if the receipt's weights are those of the model. */
+static bool are_weights_of(const struct instance *e, const cJSON *list)
+{
+    if ((uint32_t)cJSON_GetArraySize(list) != e->n_weights)
+        return false;
+    for (uint32_t i = 0; i < e->n_weights; i++) {
+        const cJSON *item = cJSON_GetArrayItem(list, (int)i);
+
+        if (!cJSON_IsString(item) || strcmp(item->valuestring, e->weights[i]) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Refuse to compare with the demo model that nobody named, as a command without --model would. */
+static bool is_model_named(struct verifier *v, const cJSON *receipt)
+{
+    if (v->model->config.model[0] != '\0' ||
+        are_weights_of(&v->model->engine, member(receipt, "weights")))
+        return true;
+    differs(v, "its weights are not those of the built-in model: name a model's file with --model");
+    return false;
+}
+
 static bool has_same_weights(struct verifier *v, const cJSON *receipt)
 {
     const struct instance *e = &v->model->engine;
     const cJSON *list = member(receipt, "weights");
     const int n = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
 
+    if (are_weights_of(e, list))
+        return true;
     if ((uint32_t)n != e->n_weights) {
         differs(v, "the receipt's model has %d files, but this model has %u", n, e->n_weights);
         return false;
@@ -374,7 +400,11 @@ static void tell_choice(struct verifier *v, const cJSON *choice, const struct ex
     }
     if (!has_same_labels(v, choice, x))
         return;
-    printf("%s: choice %" PRId64 " is equal: %zu tokens\n", v->place, index, x->tokens.n);
+    if (x->labels != NULL)
+        printf("%s: prompt %" PRId64 " is equal: %u labels\n", v->place, index,
+               x->prompt->n_labels);
+    else
+        printf("%s: choice %" PRId64 " is equal: %zu tokens\n", v->place, index, x->tokens.n);
     v->n_equal++;
 }
 
@@ -497,6 +527,8 @@ static void check_receipt(struct verifier *v, const cJSON *receipt, const char *
     if (strcmp(receipt_text(receipt, "quire"), quire_version()) != 0)
         printf("%s: note: it was computed by version %.80s, this is %s\n", v->place,
                receipt_text(receipt, "quire"), quire_version());
+    if (!is_model_named(v, receipt))
+        return;
     if (v->diff == NULL && (!has_same_weights(v, receipt) || !has_same_settings(v, receipt)))
         return;
     take_defaults(v, receipt);

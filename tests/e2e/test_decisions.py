@@ -321,7 +321,7 @@ def test_bad_calls(server, fields, param, says):
     ({"a": {"type": "choice", "criteria": ["x"]}}, "questions.a.criteria", "each option's name"),
     ({"a": {"type": "score", "criteria": ["x", None]}}, "questions.a.criteria", "not empty"),
     ({"a": {"type": "noul", "instruction": "x"}}, "questions.a", "unknown member 'instruction'"), ({"a": 5}, "questions.a", "an object"),
-    ({"a" + "é" * 40: {"type": "x"}}, "questions.a" + "é" * 15 + ".type", "noul, choice or score"),
+    ({"a" + "é" * 40: {"type": "x"}}, "questions.a" + "é" * 15 + ".type", "noul (yes or no), choice or score"),
 ])
 def test_bad_questions_by_name(server, asked, param, says):
     r = server.post("/v1/systemone", {"state": "Once", "questions": asked})

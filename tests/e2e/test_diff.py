@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from quire import Server, in_threads
+from quire import Server, in_threads, make_model
 from test_cli import quire
 from test_decisions import questions, story
 
@@ -104,6 +104,25 @@ def test_decisions_that_cannot_be_compared(answers, tmp_path, damage, says):
     assert re.search(r"^decisions +0 +0$", run.out, re.M) and " flips" not in run.out, run.out
 
 
+@pytest.mark.parametrize("command", ["verify", "diff"])
+def test_a_model_that_nobody_named(answers, tmp_path, command):
+    """Without --model the built-in model is loaded: receipts of another one are not compared with it."""
+    answer = json.loads(json.dumps(answers[1][1]))
+    answer["receipt"]["weights"][0] = "sha256:" + "0" * 64
+    path = tmp_path / "other.jsonl"
+    path.write_text(json.dumps(answer) + "\n")
+    run = quire(command, path, "--log-level", "error")
+    assert run.returncode == 1 and "line 1: its weights are not those of the built-in model: name a model's file with --model" in run.out
+    small = make_model(tmp_path / "small.gguf", "--layers", "1")
+    run = quire(command, path, "--model", small, "--log-level", "error")
+    assert run.returncode == 1 and "built-in model" not in run.out
+    assert ("line 1: file 1 of the model has the digest sha256:" in run.out) == (command == "verify"), run.out
+    answer["receipt"]["weights"] = []
+    path.write_text(json.dumps(answer) + "\n")
+    run = quire(command, path, "--model", small, "--log-level", "error")
+    assert ("line 1: the receipt's model has 0 files, but this model has 1" in run.out) == (command == "verify"), run.out
+
+
 def test_a_file_of_decisions(answers, tmp_path):
     """`quire decide` answers bare bodies, and both commands read what it wrote."""
     asked = [b for path, b in bodies() if path == "/v1/decisions"][:6]
@@ -125,7 +144,8 @@ def test_a_file_of_decisions(answers, tmp_path):
     assert re.search(r"^decisions +16 ", run.out, re.M), run.out
     again = quire("decide", given, "-o", written, "--receipts", "on")
     assert again.returncode == 0 and len(written.read_text().splitlines()) == 6
-    for line, says in (('{"input": "Once"}', "'questions' is required"), ('{"custom_id": 5, "state": "x"}', "'custom_id' must be a string")):
+    for line, says in (('{"input": "Once"}', "'questions' is required"), ('{"custom_id": 5, "state": "x"}', "'custom_id' must be a string"),
+                       ('{"foo": 1}', "neither url and body, as a request of a batch, nor input or state and questions")):
         odd, errors = tmp_path / "odd.jsonl", tmp_path / f"errors{len(line)}.jsonl"
         odd.write_text(line + "\n")
         run = quire("decide", odd, "-o", errors)
