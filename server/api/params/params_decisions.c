@@ -432,7 +432,8 @@ static int take_named_question(const struct field_args *a, const struct field_pa
     struct decision_question *q;
 
     if (type != NULL && strcmp(type, "box") == 0)
-        return field_refuse(p, "type", "noul (yes or no), choice or score: this model sees no images");
+        return field_refuse(p, "type",
+                            "noul (yes or no), choice or score: this model sees no images");
     if (!is_noul && !is_choice && (type == NULL || strcmp(type, "score") != 0))
         return field_refuse(p, "type", "noul (yes or no), choice or score");
     if (check_members(p, v, "type instructions criteria") < 0)
