@@ -12,7 +12,9 @@
 
 #include "core/base/err.h"
 #include "core/base/mem.h"
+#include "core/base/name_copy.h"
 #include "server/api/chat/chat_values.h"
+#include "server/api/chat/output_parser.h"
 #include "server/api/decisions/decision_labels.h"
 #include "server/api/label_tree.h"
 
@@ -183,7 +185,10 @@ static int make_probe(struct decision_work *w)
     rc = set_message(w);
     if (rc == 0)
         rc = api_request_take_turns(w->p, w->model, &w->probe);
-    if (rc == 0 && w->probe.thinks)
+    if (rc < 0 && strcmp(w->p->error.param, "messages") == 0) /* the template refused the input */
+        (void)name_copy(w->p->error.param, sizeof(w->p->error.param), api_request_text_field(w->p));
+    if (rc == 0 &&
+        (w->probe.thinks || output_parser_prompt_may_think(w->probe.text, w->probe.n_text)))
         return refuse_thoughts(w);
     if (rc == 0 && decision_labels_init(&w->labels, &w->probe) < 0)
         rc = api_request_cannot_encode(w->p);

@@ -91,6 +91,8 @@ int api_request_take_turns(struct api_request *p, const struct server_model *mod
 int api_request_drop_messages(struct api_request *p, const struct server_model *model,
                               struct prompt *prompt, int rc);
 
+/* Return the name of the body's field that has the text. */
+const char *api_request_text_field(const struct api_request *p);
 /* Set p->error and return ERR_*. _no_memory: memory is used up. _cannot_encode: tokenizing failed
  * because steps or memory are used up. _too_long: the context has no room for n_prompt tokens (0:
  * not known). */

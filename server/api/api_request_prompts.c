@@ -25,8 +25,7 @@ int api_request_no_memory(struct api_request *p)
     return api_error_no_memory(&p->error);
 }
 
-/* Return the name of the body's field that has the text. */
-static const char *text_field(const struct api_request *p)
+const char *api_request_text_field(const struct api_request *p)
 {
     switch (p->params.form) {
     case PARAMS_CHAT:
@@ -63,8 +62,8 @@ int api_request_cannot_encode(struct api_request *p)
 {
     if (budget_error(p->budget) == 0)
         return api_request_no_memory(p);
-    return api_error_set(&p->error, 400, text_field(p), NULL,
-                         "'%s' takes too many steps to tokenize", text_field(p));
+    return api_error_set(&p->error, 400, api_request_text_field(p), NULL,
+                         "'%s' takes too many steps to tokenize", api_request_text_field(p));
 }
 
 int api_request_too_long(struct api_request *p, const struct server_model *model, uint32_t n_prompt)
@@ -74,7 +73,7 @@ int api_request_too_long(struct api_request *p, const struct server_model *model
     p->reason = REJECTION_CONTEXT;
     if (n_prompt > 0)
         snprintf(size, sizeof(size), " of %u", n_prompt);
-    api_error_set(&p->error, 400, text_field(p), "context_length_exceeded",
+    api_error_set(&p->error, 400, api_request_text_field(p), "context_length_exceeded",
                   "this model's maximum context length is %u tokens: the prompt%s%s exceeds the "
                   "available context size, or leaves no room in it",
                   api_request_context(p, model),
@@ -199,7 +198,7 @@ static int fit_prompt(struct api_request *p, const struct server_model *model,
         prompt->is_text = false;
     }
     if (p->params.max_text > 0 && list->n > p->params.max_text)
-        return api_error_set(&p->error, 400, text_field(p), NULL,
+        return api_error_set(&p->error, 400, api_request_text_field(p), NULL,
                              "a text has %zu tokens, more than 'max_tokens' %u, and 'truncate' is "
                              "NONE",
                              list->n, p->params.max_text);

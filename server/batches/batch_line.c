@@ -134,7 +134,7 @@ static int check_line(const cJSON *line, const char *endpoint, struct batch_line
                            "'custom_id' must be a string that is not empty");
     if (is_bare(line, endpoint))
         return check_body(line, e);
-    if (endpoint == NULL && has_no_id && !has_member(line, "url") && !has_member(line, "body"))
+    if (endpoint == NULL && !has_member(line, "url") && !has_member(line, "body"))
         return refuse_line(e, "invalid_json_line", NULL,
                            "the line has neither url and body, as a request of a batch, nor input "
                            "or state and questions, as a call for decisions");
@@ -179,6 +179,15 @@ static void add_seed(struct buf *body, uint64_t seed, uint32_t index)
     buf_printf(body, "%s\"seed\":%" PRIu64 "}", body->data[body->len - 1] == '{' ? "" : ",", own);
 }
 
+/* Check what was copied. */
+static int check_copies(const struct batch_line *line, struct batch_line_error *e)
+{
+    if (line->custom_id.err == ERR_LIMIT)
+        return refuse_line(e, "invalid_value", "custom_id",
+                           "'custom_id' must have at most %d bytes", BATCH_LINE_MAX_ID - 2);
+    return line->body.err < 0 || line->custom_id.err < 0 ? ERR_NOMEM : 0;
+}
+
 static int take_line(struct batch_line *out, const cJSON *line, const char *text, size_t n,
                      uint64_t seed, struct batch_line_error *e)
 {
@@ -186,16 +195,14 @@ static int take_line(struct batch_line *out, const cJSON *line, const char *text
                                                                           * an endpoint */
     copy_member(text, n, "custom_id", &out->custom_id);
     copy_member(text, n, "body", &out->body);
-    if (out->custom_id.err == ERR_LIMIT)
-        return refuse_line(e, "invalid_value", "custom_id",
-                           "'custom_id' must have at most %d bytes", BATCH_LINE_MAX_ID - 2);
     if (needs_seed(line))
         add_seed(&out->body, seed, out->index);
-    return out->body.err < 0 || out->custom_id.err < 0 ? ERR_NOMEM : 0;
+    return check_copies(out, e);
 }
 
 /* Take a bare body; its line gets a number as its id, unless it has one. */
-static int take_bare(struct batch_line *out, const cJSON *line, const char *text, size_t n)
+static int take_bare(struct batch_line *out, const cJSON *line, const char *text, size_t n,
+                     struct batch_line_error *e)
 {
     (void)name_copy(out->url, sizeof(out->url), bare_url(line));
     if (line_text(line, "custom_id") != NULL)
@@ -203,7 +210,7 @@ static int take_bare(struct batch_line *out, const cJSON *line, const char *text
     else
         buf_printf(&out->custom_id, "\"line-%" PRIu32 "\"", out->index + 1);
     buf_add(&out->body, text, n);
-    return out->body.err < 0 || out->custom_id.err < 0 ? ERR_NOMEM : 0;
+    return check_copies(out, e);
 }
 
 int batch_line_parse(struct batch_line *out, const char *text, size_t n, const char *endpoint,
@@ -222,7 +229,7 @@ int batch_line_parse(struct batch_line *out, const char *text, size_t n, const c
         return refuse_line(e, "invalid_json_line", NULL, "the line cannot be parsed: %s", why);
     rc = check_line(line, endpoint, e);
     if (rc == 0)
-        rc = is_bare(line, endpoint) ? take_bare(out, line, text, n)
+        rc = is_bare(line, endpoint) ? take_bare(out, line, text, n, e)
                                      : take_line(out, line, text, n, seed, e);
     cJSON_Delete(line);
     return rc;

@@ -25,6 +25,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -57,15 +58,17 @@ static void print_batch_help(void)
 
 static void print_decide_help(void)
 {
-    fputs("quire decide IN.jsonl -o OUT.jsonl [settings]\n"
-          "  IN.jsonl   a body of /v1/decisions (input, questions) or /v1/systemone (state,\n"
-          "             questions) on each line, with a custom_id if it is to have one\n"
-          "  -o FILE    file for the answers, one per line, in the order in which they are ready\n"
-          "Ctrl-C stops. The same command again continues: lines that have an answer in\n"
-          "OUT.jsonl, or an error, are skipped. With \"receipt\": true in a body, and\n"
-          "receipts = on, quire verify and quire diff read the answers. The settings of quire\n"
-          "serve are accepted, such as --model.\n",
-          stdout);
+    fputs(
+        "quire decide IN.jsonl -o OUT.jsonl [settings]\n"
+        "  IN.jsonl   a body of /v1/decisions (input, questions) or /v1/systemone (state,\n"
+        "             questions) on each line, with a custom_id if it is to have one\n"
+        "  -o FILE    file for the answers, one per line, in the order in which they are ready\n"
+        "Ctrl-C stops. The same command again continues: lines that have an answer in\n"
+        "OUT.jsonl, or an error, are skipped: remove OUT.jsonl to ask them again. quire verify\n"
+        "and quire diff read answers to bodies with \"receipt\": true, which need --receipts on.\n"
+        "The exit code is 0 if each line has an answer or an error. The settings of quire serve\n"
+        "are accepted, such as --model.\n",
+        stdout);
 }
 
 /* ---- progress ---- */
@@ -204,8 +207,9 @@ static int hash_input(const char *path, uint64_t *seed)
 }
 
 /* Check that an existing file has answers to this input. The last answer may be incomplete. Other
- * content would be cut off, so a file with other content is refused. */
-static int check_output(const char *path, uint64_t seed)
+ * content would be cut off, so a file with other content is refused. *lock is the file, which stays
+ * locked while it is open: two commands that write to it would lose lines. */
+static int check_output(const char *path, uint64_t seed, int *lock)
 {
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     struct line_reader r;
@@ -213,12 +217,14 @@ static int check_output(const char *path, uint64_t seed)
 
     if (fd < 0)
         return command_fail(EXIT_FAILED, "'%s' cannot be written: %s", path, strerror(errno));
+    *lock = fd;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+        return command_fail(EXIT_FAILED, "'%s' is being written by another command", path);
     line_reader_init(&r, fd, MAX_LINE, UINT64_MAX);
     rc = line_reader_next(&r);
     if (rc > 0 && batch_line_begins_answer(r.line.data, r.line.len, seed))
         rc = 0;
     line_reader_release(&r);
-    close(fd);
     if (rc == 0)
         return EXIT_OK;
     return command_fail(EXIT_FAILED,
@@ -234,7 +240,7 @@ static bool is_same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static int check_files(const char *input, const char *output, uint64_t *seed)
+static int check_files(const char *input, const char *output, uint64_t *seed, int *lock)
 {
     int code;
 
@@ -243,7 +249,7 @@ static int check_files(const char *input, const char *output, uint64_t *seed)
     code = hash_input(input, seed);
     if (code == EXIT_OK && is_same_file(input, output))
         return command_fail(EXIT_USAGE, "the output file must not be the input file");
-    return code == EXIT_OK ? check_output(output, *seed) : code;
+    return code == EXIT_OK ? check_output(output, *seed, lock) : code;
 }
 
 /* Log warnings only: a line for each request would hide the progress. */
@@ -258,18 +264,17 @@ static void lower_log(struct config *c)
 static int run_batch(struct config *config, const char *input, const char *output)
 {
     struct batch_command b = {.output = output, .is_tty = isatty(STDERR_FILENO) == 1};
-    struct server_batch batch = {.input = input,
-                                 .output = output,
-                                 .progress = on_progress,
-                                 .over = on_over,
-                                 .ud = &b};
-    const int code = check_files(input, output, &batch.seed);
+    struct server_batch batch = {
+        .input = input, .output = output, .progress = on_progress, .over = on_over, .ud = &b};
+    int lock = -1, code = check_files(input, output, &batch.seed, &lock);
 
-    if (code != EXIT_OK) {
+    if (code == EXIT_OK)
+        code = tell_end(&b, serve_run(config, 0, NULL, &batch));
+    else
         config_release(config);
-        return code;
-    }
-    return tell_end(&b, serve_run(config, 0, NULL, &batch));
+    if (lock >= 0)
+        close(lock);
+    return code;
 }
 
 /* Take the first argument, unless it is a flag, out of the arguments: the settings' parser does not

@@ -48,17 +48,24 @@ void diff_report_decision(struct diff_report *r, const char *place, uint32_t ind
                           const struct decision_question *q, const struct decision_option *options,
                           const struct decision_result *before, const struct decision_result *after)
 {
+    const bool both_valid = before->is_valid && after->is_valid;
+
     r->n_decisions++;
-    for (uint32_t i = 0; i < q->n_options; i++) {
+    for (uint32_t i = 0; both_valid && i < q->n_options; i++) {
         const double change = fabs(after->probabilities[i] - before->probabilities[i]);
 
         r->n_probabilities++;
         r->sum += change;
         r->largest = change > r->largest ? change : r->largest;
     }
-    if (after->best == before->best)
+    if (both_valid ? after->best == before->best : before->is_valid == after->is_valid)
         return;
     r->n_flips++;
+    if (!both_valid) {
+        printf("%s: question %" PRIu32 " flips: %s a refusal\n", place, index,
+               after->is_valid ? "it is no longer" : "it becomes");
+        return;
+    }
     printf("%s: question %" PRIu32 " flips: '%.60s' %.4f becomes '%.60s' %.4f\n", place, index,
            name_of(q, options, before->best), before->probabilities[before->best],
            name_of(q, options, after->best), after->probabilities[after->best]);

@@ -133,19 +133,24 @@ static void add_flag(struct flags *f, const char *name, const cJSON *settings)
     f->n++;
 }
 
-static void flags_of(const char *text, size_t n, struct flags *f)
+/* Take the flags of the first line that has a receipt: a batch writes lines of errors too. */
+static void flags_of(struct lines l, struct flags *f)
 {
     static const char *const names[] = {"context", RECEIPT_SETTINGS};
-    const cJSON *settings;
-    const char *why;
-    cJSON *json;
+    const char *text, *why;
+    size_t n;
 
-    if (json_parse(text, n, &json, &why) < 0)
-        return; /* the error is reported when the receipt is checked */
-    settings = cJSON_GetObjectItemCaseSensitive(verify_receipt_find(json), "settings");
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        add_flag(f, names[i], settings);
-    cJSON_Delete(json);
+    while (f->n == 0 && next_line(&l, &text, &n)) {
+        const cJSON *settings;
+        cJSON *json;
+
+        if (json_parse(text, n, &json, &why) < 0)
+            continue; /* the error is reported when the receipt is checked */
+        settings = cJSON_GetObjectItemCaseSensitive(verify_receipt_find(json), "settings");
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+            add_flag(f, names[i], settings);
+        cJSON_Delete(json);
+    }
 }
 
 /* Load the settings. The last value of a setting counts: first those of the receipt, then the
@@ -252,7 +257,7 @@ static int verify(int argc, char **argv, struct buf *file, const struct mode *mo
     l = first = (struct lines){file->data, file->data + file->len, 0};
     if (!next_line(&first, &text, &n))
         return command_fail(EXIT_FAILED, "the file contains no receipt");
-    flags_of(text, n, &flags);
+    flags_of(l, &flags);
     code = load_config(&config, argc, argv, &flags, mode->help, &done);
     if (!done && code == EXIT_OK)
         code = run_verify(&config, &l, mode->diff);

@@ -24,6 +24,7 @@
 #include "server/api/response/receipt.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@
 
 /* Why the decisions of a receipt cannot be compared. */
 #define OTHER_LABELS                                                                               \
-    ": its decisions cannot be compared, because the two tokenizers spell the labels differently"
+    ": its decisions cannot be compared (another tokenizer or template, or a changed receipt)"
 
 /* ---- output ---- */
 
@@ -278,6 +279,17 @@ static int read_tokens(const cJSON *list, struct token_list *out)
     return 0;
 }
 
+/* Return a label's log-probability, which a receipt has as a number; -infinity is written as -9999.
+ * NAN: it is damaged. */
+static float label_of(const cJSON *item)
+{
+    const double x = cJSON_IsNumber(item) ? item->valuedouble : NAN;
+
+    if (!(x >= -9999 && x <= 0))
+        return NAN;
+    return x > -9999 ? (float)x : -INFINITY;
+}
+
 static bool is_consistent(struct verifier *v, const cJSON *choice, const struct expected *x)
 {
     char digest[DIGEST_TEXT];
@@ -287,6 +299,23 @@ static bool is_consistent(struct verifier *v, const cJSON *choice, const struct 
         return true;
     differs(v, "the receipt is damaged: its tokens do not match its digest");
     return false;
+}
+
+/* Check the log-probabilities of a decision's labels, which the digest does not cover. */
+static bool has_sound_labels(struct verifier *v, const cJSON *choice)
+{
+    const cJSON *list = member(choice, "labels"), *item;
+
+    if (list != NULL && !cJSON_IsArray(list)) {
+        differs(v, "the receipt is damaged: its labels are not a list");
+        return false;
+    }
+    cJSON_ArrayForEach(item, list)
+        if (isnan(label_of(item))) {
+            differs(v, "the receipt is damaged: a label's number is not a log-probability");
+            return false;
+        }
+    return true;
 }
 
 static bool has_prompt(const struct request *r, const cJSON *choice)
@@ -370,7 +399,7 @@ static bool has_same_labels(struct verifier *v, const cJSON *choice, const struc
         return false;
     }
     for (uint32_t i = 0; i < n; i++, item = item->next) {
-        const float here = x->prompt->label_logprobs[i], there = (float)item->valuedouble;
+        const float here = x->prompt->label_logprobs[i], there = label_of(item);
 
         if (memcmp(&here, &there, sizeof(here)) == 0)
             continue;
@@ -415,7 +444,8 @@ static void check_choice(struct verifier *v, const cJSON *choice, const struct a
 
     if (read_tokens(member(choice, "tokens"), &x.tokens) < 0)
         differs(v, "its tokens cannot be read");
-    else if (is_consistent(v, choice, &x) && (r = find_request(v, choice, p)) != NULL) {
+    else if (is_consistent(v, choice, &x) && has_sound_labels(v, choice) &&
+             (r = find_request(v, choice, p)) != NULL) {
         x.labels = member(choice, "labels");
         x.prompt = &p->prompts[(r - p->requests) / p->params.n_each];
         prepare_choice(v, choice, &x, *r);
@@ -448,7 +478,7 @@ static bool check_choices(struct verifier *v, const cJSON *receipt, const struct
     return v->n_different == n_before;
 }
 
-/* Read the log-probabilities of a choice's labels; false: it has not as many as the prompt. */
+/* Read the log-probabilities of a choice's labels; false: they are not those of the prompt. */
 static bool read_labels(const cJSON *choice, struct prompt *prompt)
 {
     const cJSON *list = member(choice, "labels"), *item;
@@ -460,7 +490,7 @@ static bool read_labels(const cJSON *choice, struct prompt *prompt)
     if (prompt->label_logprobs == NULL)
         return false;
     cJSON_ArrayForEach(item, list)
-        prompt->label_logprobs[n++] = (float)item->valuedouble;
+        prompt->label_logprobs[n++] = label_of(item);
     return true;
 }
 
@@ -471,22 +501,29 @@ static void free_recorded(struct prompt *prompts, uint32_t n)
     mem_free(prompts);
 }
 
-/* Return the prompts of the call with the log-probabilities of the receipt, which has them in the
- * same order; NULL: it has other labels. */
+/* Return the prompts of the call with the log-probabilities of the receipt, whose choices have
+ * their prompts' numbers; NULL: it has other labels. */
 static struct prompt *take_recorded(const cJSON *receipt, const struct api_request *p)
 {
     const uint32_t n = p->params.n_prompts;
     struct prompt *prompts = mem_calloc(n, sizeof(*prompts));
-    const cJSON *choice = member(receipt, "choices");
-    bool is_same = prompts != NULL && (uint32_t)cJSON_GetArraySize(choice) == n;
+    const cJSON *choice;
+    uint32_t n_read = 0;
 
-    choice = is_same ? choice->child : NULL;
-    for (uint32_t i = 0; is_same && i < n; i++, choice = choice->next) {
+    if (prompts == NULL)
+        return NULL;
+    cJSON_ArrayForEach(choice, member(receipt, "choices")) {
+        const int64_t i = whole_of(member(choice, "index"), n);
+
+        if (i >= n || prompts[i].label_logprobs != NULL)
+            break;
         prompts[i] = p->prompts[i]; /* with the paths of the labels */
         prompts[i].label_logprobs = NULL;
-        is_same = read_labels(choice, &prompts[i]);
+        if (!read_labels(choice, &prompts[i]))
+            break;
+        n_read++;
     }
-    if (is_same || prompts == NULL)
+    if (n_read == n)
         return prompts;
     free_recorded(prompts, n);
     return NULL;
@@ -516,6 +553,10 @@ static void check_receipt(struct verifier *v, const cJSON *receipt, const char *
 {
     struct api_request p = {0};
 
+    if (member(receipt, "receipt") == NULL && (member(receipt, "error") != NULL)) {
+        differs(v, "it has no receipt: its answer is an error");
+        return;
+    }
     if (member(receipt, "receipt") == NULL) {
         differs(v, "it has no receipt: ask with \"receipt\": true, and set receipts = on");
         return;

@@ -451,6 +451,8 @@ def test_inspect_says_how_a_model_decides(tmp_path):
                        (decision_fixtures.make("qwen3", "a\nb"), r'^decisions: trained, of the type "a\.b"$'),
                        (gguf_file.with_keys(small, {"tokenizer.chat_template": "{{ messages[0].content }}"}),
                         "^decisions: through the chat template$"),
+                       (gguf_file.with_keys(small, {"tokenizer.chat_template": "{{ messages[0].content }}\n<think>\n"}),
+                        "^decisions: the model 'this model' would think before it answers"),
                        (gguf_file.with_keys(small, {"tokenizer.chat_template": "{{ raise_exception('Only tools.') }}"}),
                         "^decisions: .*Only tools")):
         path.write_bytes(data)

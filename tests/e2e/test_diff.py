@@ -1,4 +1,5 @@
 """`quire diff`: yesterday's answers, from their receipts, under another model or other settings."""
+import fcntl
 import json
 import random
 import re
@@ -92,6 +93,9 @@ def test_what_cannot_be_compared(answers, tmp_path):
     (lambda r: r["choices"].pop(), r"its questions are \d+ prompts in the receipt, but \d+ here: its decisions cannot be compared"),
     (lambda r: r["choices"][0].update(answer="0" * 32), "the receipt is damaged: its tokens do not match its digest"),
     (lambda r: r.pop("receipt"), 'it has no receipt: ask with "receipt": true'),
+    (lambda r: r["choices"][0]["labels"].__setitem__(0, 1e300), "the receipt is damaged: a label's number is not a log-probability"),
+    (lambda r: r["choices"][0]["labels"].__setitem__(0, None), "the receipt is damaged: a label's number is not a log-probability"),
+    (lambda r: r["choices"][0].update(labels={"a": -1}), "the receipt is damaged: its labels are not a list"),
 ])
 def test_decisions_that_cannot_be_compared(answers, tmp_path, damage, says):
     """A line that says why, no decision of the table, and no flip."""
@@ -102,6 +106,38 @@ def test_decisions_that_cannot_be_compared(answers, tmp_path, damage, says):
     run = quire("diff", path, "--log-level", "error")
     assert run.returncode == 1 and re.search("^line 1: " + says, run.out, re.M), run.out
     assert re.search(r"^decisions +0 +0$", run.out, re.M) and " flips" not in run.out, run.out
+
+
+def test_choices_in_another_order(answers, tmp_path):
+    """A choice has its prompt's number, wherever it stands."""
+    answer = json.loads(json.dumps(answers[1][1]))
+    answer["receipt"]["choices"].reverse()
+    path = tmp_path / "order.jsonl"
+    path.write_text(json.dumps(answer) + "\n")
+    run = quire("diff", path, "--log-level", "error")
+    assert run.returncode == 0 and "largest 0.000000" in run.out, run.out
+
+
+def test_settings_are_those_of_the_first_receipt(tmp_path):
+    """`quire decide` writes errors first, which have none."""
+    given, written = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    given.write_text('{"input": "a"}\n' + json.dumps({"input": "Once", "questions": questions(2, 1), "receipt": True}) + "\n")
+    assert quire("decide", given, "-o", written, "--receipts", "on", "--kv-type", "q8_0").returncode == 0
+    lines = sorted(written.read_text().splitlines(), key=lambda line: "label_mass" in line)
+    written.write_text("\n".join(lines) + "\n")
+    run = quire("verify", written, "--log-level", "error")
+    assert "line 1: it has no receipt: its answer is an error" in run.out and run.out.endswith("1 are not\n"), run.out
+    assert re.search(r"^line 2: prompt 0 is equal: \d+ labels$", run.out, re.M), run.out
+
+
+def test_two_commands_do_not_write_one_file(answers, tmp_path):
+    given, written = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    given.write_text('{"input": "Once", "questions": [{"type": "predicate", "instructions": "It ends."}]}\n')
+    with open(written, "a", encoding="ascii") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        run = quire("decide", given, "-o", written)
+        assert run.returncode == 1 and "is being written by another command" in run.err, run.err
+    assert quire("decide", given, "-o", written).returncode == 0
 
 
 @pytest.mark.parametrize("command", ["verify", "diff"])
@@ -145,6 +181,7 @@ def test_a_file_of_decisions(answers, tmp_path):
     again = quire("decide", given, "-o", written, "--receipts", "on")
     assert again.returncode == 0 and len(written.read_text().splitlines()) == 6
     for line, says in (('{"input": "Once"}', "'questions' is required"), ('{"custom_id": 5, "state": "x"}', "'custom_id' must be a string"),
+                       (json.dumps({"input": "a", "questions": [], "custom_id": "x" * 511}), "'custom_id' must have at most 510 bytes"),
                        ('{"foo": 1}', "neither url and body, as a request of a batch, nor input or state and questions")):
         odd, errors = tmp_path / "odd.jsonl", tmp_path / f"errors{len(line)}.jsonl"
         odd.write_text(line + "\n")

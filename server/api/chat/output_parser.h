@@ -57,6 +57,9 @@ bool output_parser_is_mark(const struct output_style *style, const char *name, s
 
 /* True: the rendered prompt ends inside a thought, which the answer then continues. */
 bool output_parser_prompt_thinks(const struct output_style *style, const char *prompt, size_t n);
+/* True: the rendered prompt ends with a mark that opens a thought in any family, even if the
+ * template does not say how a thought ends. */
+bool output_parser_prompt_may_think(const char *prompt, size_t n);
 
 /* True: the rendered prompt ends after a finished thought. */
 bool output_parser_prompt_has_thought(const struct output_style *style, const char *prompt,

@@ -85,6 +85,15 @@ bool output_parser_prompt_thinks(const struct output_style *style, const char *p
     return prompt_ends_with(prompt, n, style->think_open);
 }
 
+bool output_parser_prompt_may_think(const char *prompt, size_t n)
+{
+    for (const struct family *f = family_table(); f != NULL; f = f->next)
+        for (uint32_t i = 0; i < f->n_thoughts; i++)
+            if (prompt_ends_with(prompt, n, f->thoughts[i].open))
+                return true;
+    return prompt_ends_with(prompt, n, "<think>");
+}
+
 bool output_parser_prompt_has_thought(const struct output_style *style, const char *prompt,
                                       size_t n)
 {

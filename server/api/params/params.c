@@ -225,21 +225,45 @@ static int parse_field(const struct field *f, const struct field_args *a)
     return 0;
 }
 
-/* Sort the body's members into the table's order; of duplicate names the last one stays. */
-static void collect_fields(struct params *p, enum params_form form, const cJSON *body,
-                           const cJSON *found[FIELD_COUNT])
+/* True: false, 0, or empty, by which most fields are off. */
+static bool is_off(const cJSON *v)
 {
+    return cJSON_IsNull(v) || cJSON_IsFalse(v) || (cJSON_IsNumber(v) && v->valuedouble == 0) ||
+           (cJSON_IsString(v) && v->valuestring[0] == '\0') ||
+           ((cJSON_IsArray(v) || cJSON_IsObject(v)) && v->child == NULL);
+}
+
+/* True: a form has a row of this name, and it has an effect there. */
+static bool has_effect_elsewhere(const char *name)
+{
+    for (size_t i = 0; i < FIELD_COUNT; i++)
+        if (strcmp(fields[i].name, name) == 0 && fields[i].kind != KIND_NO_EFFECT)
+            return true;
+    return false;
+}
+
+/* Sort the body's members into the table's order; of duplicate names the last one stays. Returns a
+ * member that has an effect in bodies of another form only, or NULL. */
+static const cJSON *collect_fields(struct params *p, enum params_form form, const cJSON *body,
+                                   const cJSON *found[FIELD_COUNT])
+{
+    const cJSON *foreign = NULL;
+
     for (const cJSON *v = body->child; v != NULL; v = v->next) {
         size_t i = 0;
 
         while (i < FIELD_COUNT &&
                ((fields[i].forms & form) == 0 || strcmp(fields[i].name, v->string) != 0))
             i++;
-        if (i < FIELD_COUNT)
+        if (i < FIELD_COUNT) {
             found[i] = v;
-        else
-            p->n_unknown++;
+            continue;
+        }
+        p->n_unknown++;
+        if (foreign == NULL && !is_off(v) && has_effect_elsewhere(v->string))
+            foreign = v;
     }
+    return foreign;
 }
 
 void params_set_defaults(struct params *p, enum params_form form,
@@ -326,9 +350,11 @@ static int check_combinations(const struct params *p, struct api_error *e)
 int params_take_fields(struct params *p, enum params_form form, const cJSON *object,
                        const struct params_limits *limits, struct api_error *e)
 {
-    const cJSON *found[FIELD_COUNT] = {NULL};
+    const cJSON *found[FIELD_COUNT] = {NULL}, *foreign = collect_fields(p, form, object, found);
 
-    collect_fields(p, form, object, found);
+    if (foreign != NULL && (form & PARAMS_DECISIONS) != 0)
+        return api_error_set(e, 400, foreign->string, NULL,
+                             "'%.60s' has no effect on decisions: leave it out", foreign->string);
     for (size_t i = 0; i < FIELD_COUNT; i++) {
         const struct field_args args = {found[i], fields[i].name, p, limits, e};
 
