@@ -35,6 +35,16 @@ def test_transcript(server):
         assert any(shown in f["choices"][0]["text"] for f in frames)
 
 
+def test_routes(server):
+    """The page of the APIs names every path, and no other one; an alias without /v1 is not named."""
+    page = (pathlib.Path(__file__).parents[2] / "server/api/README.md").read_text()
+    named = re.findall(r"`(/[^` ]*)`", page[page.index("## Routes"):page.index("## A decision's way")])
+    assert len(named) == len(set(named))
+    known = set(server.get("/openapi.json").json["paths"])
+    assert not set(named) - {"/v1"} - known
+    assert not {p for p in known if p not in named and "/v1" + p not in named}
+
+
 def test_make_run():
     """It serves with a binary of its own, which has the kernels of this CPU's best level and tells the same story."""
     root = pathlib.Path(__file__).parents[2]
