@@ -192,7 +192,7 @@ static void print_chat(const struct gguf *g)
     if (tokenizer_chat_template(t, 0, &name) != NULL &&
         chat_create(&chat, &options, t, err, sizeof(err)) == 0) {
         print_parser(chat);
-        if (!is_trained)
+        if (!is_trained && chat_complaint(chat) == NULL)
             print_decisions(t, chat);
     }
     chat_destroy(&chat);

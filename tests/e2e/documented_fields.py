@@ -143,7 +143,7 @@ OLLAMA_CHAT = {**OLLAMA_TEXTS, "messages": CHAT, "tools": [{"type": "function", 
 
 # OpenAI's and TypeSafe's decisions, with vLLM's additions
 DECISIONS = {**VLLM_ANY, **OWN, "chat_template_kwargs": {"mood": "gay"}, "prompt_cache_key": "k", "safety_identifier": "s",
-             "joint": True, "stream": True, "receipt": True, "permutations": 2, "add_special_tokens": False}
+             "joint": True, "stream": True, "receipt": True, "messages": CHAT, "permutations": 2, "add_special_tokens": False}
 
 FIELDS = {  # by the names of the bodies in /openapi.json
     "CompletionRequest": {**LLAMA_SAMPLING, **LLAMA_SHAPE, **VLLM_SAMPLING, **VLLM_TEXT, **OPENAI_COMPLETIONS, **OWN, **OWN_RESUME,
@@ -163,8 +163,8 @@ FIELDS = {  # by the names of the bodies in /openapi.json
     "ScoringRequest": {**VLLM_ANY, **OWN, "query": "Once", "items": [" upon", [5, 6]], "label_token_ids": [5, 6],
                        "apply_softmax": False, "item_first": True},
     "DecisionRequest": {**DECISIONS, "input": "Once", "questions": [{"type": "predicate", "instructions": "It ends."}],
-                        "prompt_cache_options": {"mode": "implicit"}, "instructions": "Be brief."},
-    "SystemOneRequest": {**DECISIONS, "keep_alive": "5m", "state": {"text": "Once"},
+                        "prompt_cache_options": {"mode": "implicit"}, "instructions": "Be brief.", "state": "Once"},
+    "SystemOneRequest": {**DECISIONS, "keep_alive": "5m", "state": {"text": "Once"}, "input": "Once",
                          "questions": {"a": {"type": "noul", "instructions": "It ends."}},
                          "instructions": "Be brief.", "images": ["aGk="], "audio": ["aGk="], "videos": ["aGk="],
                          "assets": {"a": {"type": "image"}}},

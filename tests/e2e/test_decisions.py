@@ -305,12 +305,12 @@ def test_bad_questions(server, asked, param, says):
     ({"questions": [{**CHOICE, "name": f"q{i}", "choices": [{"value": str(k)} for k in range(26)]} for i in range(79)],
       "permutations": 64}, "permutations", "are 2054 prompts, and a call may have 2048"),
     ({"input": "a " * 100000}, "input", "context length"), ({"stream": True}, "stream", "one object"),
-    ({"temperature": 0}, "temperature", "nothing is sampled"), ({"logit_bias": {"1": 5}}, "logit_bias", "nothing is sampled"),
-    ({"n": 2}, "n", "one answer"), ({"state": "Once"}, "state", "calls it input"), ({"messages": []}, "messages", "as input"),
+    ({"temperature": 1}, "temperature", "no effect on decisions"), ({"logit_bias": {"1": 5}}, "logit_bias", "no effect on decisions"),
+    ({"n": 2}, "n", "no effect on decisions"), ({"state": "Once"}, "state", "calls it input"), ({"messages": []}, "messages", "as input"),
     ({"lora": [{"id": 0, "scale": 1}]}, "lora", "no effect on decisions"), ({"stop": ["x"]}, "stop", "no effect on decisions"),
     ({"enable_thinking": True}, "enable_thinking", "no effect on decisions"), ({"system": "Be mean."}, "system", "no effect"),
     ({"chat_template": "x"}, "chat_template", "no effect"), ({"images": ["aGk="]}, "images", "no effect"),
-    ({"reasoning_effort": "low"}, "reasoning_effort", "without thinking"), ({"top_k": 3}, "top_k", "nothing is sampled"),
+    ({"reasoning_effort": "low"}, "reasoning_effort", "no effect on decisions"), ({"top_k": 3}, "top_k", "no effect on decisions"),
 ])
 def test_bad_calls(server, fields, param, says):
     e = refused(server, **fields)
@@ -334,9 +334,8 @@ def test_bad_questions_by_name(server, asked, param, says):
 
 def test_fields_of_other_apis_that_change_nothing(server):
     plain = server.post("/v1/decisions", {"input": "Once", "questions": [PREDICATE]})
-    same = {"temperature": 1, "top_p": 1, "top_k": -1, "min_p": 0, "logit_bias": {}, "n": 1, "tools": [], "reasoning_effort": "none",
-            "allowed_token_ids": [], "state": None, "messages": None, "seed": 5, "max_tokens": 9, "stop": [], "presence_penalty": 0,
-            "user": "u", "no_field_of_any_api": 1}
+    same = {"temperature": 0, "logit_bias": {}, "tools": [], "enable_thinking": False, "state": None, "messages": None, "stop": [],
+            "presence_penalty": 0, "user": "u", "no_field_of_any_api": 1}
     r = server.post("/v1/decisions", {"input": "Once", "questions": [PREDICATE], **same})
     assert r.status == 200 and r.json["answers"] == plain.json["answers"], r.body
     r = server.post("/v1/systemone", {"state": "Once", "input": "Twice", "questions": {"a": {"type": "noul", "instructions": "x"}}})
