@@ -242,11 +242,12 @@ static bool has_effect_elsewhere(const char *name)
     return false;
 }
 
-/* Sort the body's members into the table's order; of duplicate names the last one stays. Returns a
- * member that has an effect in bodies of another form only, or NULL. */
+/* Sort the body's members into the table's order; of duplicate names the last one stays. Returns,
+ * of a call for decisions, a member that has an effect in bodies of other forms only, or NULL. */
 static const cJSON *collect_fields(struct params *p, enum params_form form, const cJSON *body,
                                    const cJSON *found[FIELD_COUNT])
 {
+    const bool is_decision = (form & PARAMS_DECISIONS) != 0;
     const cJSON *foreign = NULL;
 
     for (const cJSON *v = body->child; v != NULL; v = v->next) {
@@ -260,7 +261,7 @@ static const cJSON *collect_fields(struct params *p, enum params_form form, cons
             continue;
         }
         p->n_unknown++;
-        if (foreign == NULL && !is_off(v) && has_effect_elsewhere(v->string))
+        if (is_decision && foreign == NULL && !is_off(v) && has_effect_elsewhere(v->string))
             foreign = v;
     }
     return foreign;
@@ -352,7 +353,7 @@ int params_take_fields(struct params *p, enum params_form form, const cJSON *obj
 {
     const cJSON *found[FIELD_COUNT] = {NULL}, *foreign = collect_fields(p, form, object, found);
 
-    if (foreign != NULL && (form & PARAMS_DECISIONS) != 0)
+    if (foreign != NULL)
         return api_error_set(e, 400, foreign->string, NULL,
                              "'%.60s' has no effect on decisions: leave it out", foreign->string);
     for (size_t i = 0; i < FIELD_COUNT; i++) {
